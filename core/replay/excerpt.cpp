@@ -47,7 +47,7 @@ class ExcerptedProgram final : public Program {
         std::uint64_t skipped = 0;  // since the last op that was kept
         std::uint64_t most = 0;
         for (const Excerpt& excerpt : excerpts) most = std::max(most, excerpt.recalled);
-        RecentLines recent(pages_.size(), most / ranks);
+        RecentLines recent(most == 0 ? 0 : pages_.size(), most / ranks);
         bool recalls = false;  // lines that were skipped, as soon as a stretch begins
         const auto skips = [&](std::span<const Op> ops) {
             return most == 0 && skips_batch(ops, excerpts, moved, phase, ranks);
@@ -57,8 +57,6 @@ class ExcerptedProgram final : public Program {
             const std::uint64_t lines = lines_of(op, copies);
             if (lines != 0) part = excerpts[phase].part(moved[phase]);
             moved[phase] += lines;
-            const bool recalled = most != 0 && lines != 0 && part != Excerpt::Part::skipped &&
-                                  recalls && excerpts[phase].recalled != 0;
             if (part == Excerpt::Part::skipped && !gives_or_takes_pages(op) &&
                 op.kind() != OpKind::phase) {
                 skipped += lines;
@@ -68,7 +66,7 @@ class ExcerptedProgram final : public Program {
             }
             if (skipped != 0) ops_.push_back(make_op(OpKind::skip, 0, skipped));
             skipped = 0;
-            if (recalled) {
+            if (recalls && lines != 0 && excerpts[phase].recalled != 0) {
                 recent.for_each([&](Op used) {
                     const bool dirty = used.kind() == OpKind::write_back;
                     const OpKind kind = dirty ? OpKind::recall_dirty : OpKind::recall;

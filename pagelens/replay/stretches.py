@@ -26,6 +26,8 @@ from pagelens.accesses.workload import ALL_SETS
 
 Floats = NDArray[np.float64]
 Counts = Mapping[str, Floats]
+# A phase each, in lines of all ranks: period, stretch, warm-up, begin and recalled lines (excerpt.hpp).
+Excerpts = Sequence[tuple[int, int, int, int, int]]
 
 CACHES = tuple(_core.cache_counter_names())
 DRAM = tuple(_core.dram_sum_names())
@@ -80,9 +82,7 @@ class FirstFetches:
         return np.array([self.of_stretch.get(stretch, 0.0) for stretch in of], dtype=np.float64)
 
 
-def first_fetches(
-    whole: _core.Program, ranks: int, excerpts: Sequence[tuple[int, int, int, int, int]]
-) -> tuple[FirstFetches, Floats]:
+def first_fetches(whole: _core.Program, ranks: int, excerpts: Excerpts) -> tuple[FirstFetches, Floats]:
     """Count first fetches. With them come the lines [phase, 2] that memory reads and writes at least."""
     least, stretches, objects, in_stretches = _core.compulsory_by_phase(whole, ranks, excerpts)
     least = np.asarray(least, dtype=np.float64)

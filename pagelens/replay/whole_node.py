@@ -21,10 +21,15 @@ from pagelens.machine.caches import Levels, build_caches
 from pagelens.machine.tlb import core_tlb
 from pagelens.replay.mechanisms import L2_CONFLICTS, L3_CONFLICTS, PAGE_WALKS, SNOOP_FILTER
 from pagelens.replay.numa import NumaLines, numa_lines
-from pagelens.replay.stretches import Counts, Estimates, FirstFetches, estimates, first_fetches, scales
-
-# A phase each, in lines of all ranks: period, stretch, warm-up, begin and recalled lines (excerpt.hpp).
-Excerpts = Sequence[tuple[int, int, int, int, int]]
+from pagelens.replay.stretches import (
+    Counts,
+    Estimates,
+    Excerpts,
+    FirstFetches,
+    estimates,
+    first_fetches,
+    scales,
+)
 
 # A long phase is simulated in stretches. Before each, the lines that the run used last are recalled, as many
 # as the caches hold and a quarter more. So the caches have what they would have if all of the run had gone
@@ -178,6 +183,10 @@ class Parts:
         """
         return any(period and not recalled for period, *_, recalled in self.excerpts)
 
+    def first_in(self, sets: int) -> FirstFetches | None:
+        """Return the first fetches at these places of pages (`FirstFetches.sampled`), if they are known."""
+        return self.first.sampled(sets) if self.first is not None else None
+
 
 def simulated_parts(
     whole: _core.Program,
@@ -280,7 +289,7 @@ def replay_node(
             numa=numa,
             cancel=cancel or _core.CancelFlag(),
         )
-    return _node_counts(found, parts.first, sets)
+    return _node_counts(found, parts.first_in(sets))
 
 
 def replay_twins(
@@ -309,7 +318,8 @@ def replay_twins(
             numa=numa,
             cancel=cancel or _core.CancelFlag(),
         )
-    return [_node_counts(each, parts.first, sets) for each in found]
+    first = parts.first_in(sets)
+    return [_node_counts(each, first) for each in found]
 
 
 @contextmanager
@@ -320,11 +330,11 @@ def _of_ranks(ranks: int) -> Iterator[None]:
         raise UsageError(f"--ranks: {ranks}: {error}") from None
 
 
-def _node_counts(found: _core.NodeCounters, first: FirstFetches | None, sets: int) -> NodeCounts:
-    first = first.sampled(sets) if first is not None else None
+def _node_counts(found: _core.NodeCounters, first: FirstFetches | None) -> NodeCounts:
     lines, cleared = np.asarray(found.lines, dtype=np.float64).T[:2]
     counted = np.asarray(found.stretches, dtype=np.float64).reshape(-1, 4)[:, 2].sum()
-    scale = scales(found)[:, None]
+    of_phase = scales(found)
+    scale = of_phase[:, None]
     reads = np.asarray(found.object_reads, dtype=np.float64)
     if first is None:
         reads = reads * scale
@@ -338,7 +348,7 @@ def _node_counts(found: _core.NodeCounters, first: FirstFetches | None, sets: in
         left_out=left_out,
         object_reads=reads,
         object_writes=writes,
-        numa=numa_lines(found, scales(found)),
+        numa=numa_lines(found, of_phase),
         simulated=float(counted / lines.sum()) if lines.sum() else 1.0,
         huge_pages=found.huge_pages,
         small_fallbacks=found.small_fallbacks,
