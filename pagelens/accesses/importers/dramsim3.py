@@ -18,6 +18,7 @@ from pagelens.accesses.trace_recorder import TraceRecorder
 
 WRITES = (b"WRITE", b"write", b"P_MEM_WR", b"BOFF")
 READS = (b"READ", b"read", b"P_MEM_RD", b"P_FETCH")
+LENGTHS = np.array([len(word) for word in WRITES + READS])
 REMEDY = "a line is an address in hexadecimal, READ or WRITE, and a cycle"
 
 
@@ -29,12 +30,9 @@ def _read(stream: BinaryIO, recorder: TraceRecorder) -> None:
         digits = begin + 2 * lines.is_hexadecimal(begin)
         addresses, ends = lines.hexadecimal(digits)
         at = lines.skip_blanks(ends)
-        writes = np.logical_or.reduce([lines.has_word(at, word) for word in WRITES])
-        known = np.logical_or.reduce([writes, *(lines.has_word(at, word) for word in READS)])
-        lengths = np.max(
-            [np.where(lines.has_word(at, word), len(word), 0) for word in WRITES + READS], axis=0
-        )
-        cycle = lines.skip_blanks(at + lengths)
+        words = np.array([lines.has_word(at, word) for word in WRITES + READS])
+        writes, known = words[: len(WRITES)].any(axis=0), words.any(axis=0)
+        cycle = lines.skip_blanks(at + LENGTHS @ words)
         _, last = lines.decimal(cycle)
         whole = (
             (ends > digits) & (at > ends) & known & (last > cycle) & (lines.skip_blanks(last) == lines.ends)
