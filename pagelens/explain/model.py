@@ -276,7 +276,7 @@ class NumaPart(_Record):
 
 
 class NumaRecord(_Record):
-    """What goes between the NUMA nodes under one policy: mean over the nodes of the fleet."""
+    """The traffic between NUMA nodes under one policy, as the mean over the nodes of the fleet."""
 
     policy: str
     remote_share: float = Field(description="counted: the share of memory's lines that are remote")

@@ -41,7 +41,7 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Advice:
-    """What is applied to a program."""
+    """The advice that is applied to a program."""
 
     smallest: int | None = LARGE  # bytes from which on writes are made direct; None: none is
     hints: tuple[tuple[str, str], ...] = ()  # for ROMIO

@@ -30,7 +30,7 @@ _OF_TIME = ("dram_time_s", "read_latency_s")
 
 @dataclass(frozen=True)
 class Nearest:
-    """For each set of mechanisms the one whose machine is replayed in its place; itself if it is."""
+    """Each set of mechanisms has another one whose machine is replayed in its place, or itself."""
 
     of: Mapping[Removed, Removed]
 

@@ -32,7 +32,7 @@ def value(text: str, **numbers: float) -> Value:
 
 
 class Verdict(StrEnum):
-    """What is left of a predicted claim when its inputs are varied within their ranges."""
+    """The range of a predicted claim when its inputs are varied within their ranges."""
 
     HELD = "held"  # with all of them
     FAILED = "failed"  # with all of them

@@ -106,7 +106,7 @@ DRMEMTRACE = st.one_of(
 def test_records_whole_cut_or_damaged_are_read_one_by_one(
     form: str, data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the byte of the trace; or refused with the number of the first record that is wrong."""
+    """Both readers make the same trace, or name the first record that is wrong."""
     slow, record_bytes = SLOW[form]
     records = data.draw(st.lists(CHAMPSIM if form == "champsim" else DRMEMTRACE, max_size=30))
     content = bytearray(b"".join([HEADER, *records] if form == "drmemtrace" else records))
@@ -152,7 +152,7 @@ def entries(thread: int, *addresses: int) -> bytes:
 
 
 def test_a_folder_of_drmemtrace_has_a_file_for_each_thread(tmp_path: Path) -> None:
-    """As zip, which drmemtrace writes in chunks, or as gzip; other files of the folder are left alone."""
+    """Files can be zip, which drmemtrace writes in chunks, or gzip; others in the folder are left alone."""
     folder = tmp_path / "drmemtrace.app.dir"
     (folder / "trace").mkdir(parents=True)
     first, second = entries(7, 0x10000, 0x20000), entries(8, 0x10000)

@@ -174,7 +174,7 @@ def seconds(run: Run) -> float:
 
 
 def test_serial_first_touch_puts_everything_on_one_node() -> None:
-    """In a replay of a program, frame by frame; and touch and interleave do what their names say."""
+    """A replay places each page by the rule, and touch and interleave do what their names say."""
     for policy, expected in (
         ("aged", [[0.5, 0.0], [0.5, 0.0]]),
         ("touch", [[0.5, 0.0], [0.0, 0.5]]),

@@ -60,7 +60,7 @@ def of_times(times: Mapping[str, np.ndarray], seed: int = 0) -> Ensemble:
 
 
 def intervals(times: Mapping[str, np.ndarray], seed: int = 0) -> Intervals:
-    """Of an ensemble with these times by policy."""
+    """Return the intervals of an ensemble with these times by policy."""
     return Intervals(of_times(times, seed))
 
 
