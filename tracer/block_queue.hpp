@@ -38,10 +38,18 @@ class BlockQueue {
         --limit_;
     }
 
+    // While the writer is stopped nobody waits for it: as many blocks exist as threads fill.
+    void grow(bool unbounded) {
+        const std::lock_guard lock(mutex_);
+        unbounded_ = unbounded;
+        freed_.notify_all();
+    }
+
     // An empty block; waits for the writer if there is none.
     Block* take() {
         std::unique_lock lock(mutex_);
-        freed_.wait(lock, [this] { return !free_.empty() || blocks_.size() < limit_; });
+        freed_.wait(lock,
+                    [this] { return !free_.empty() || unbounded_ || blocks_.size() < limit_; });
         if (free_.empty()) {
             blocks_.push_back(std::make_unique_for_overwrite<Block>());
             free_.push_back(blocks_.back().get());
@@ -92,7 +100,7 @@ class BlockQueue {
     std::vector<Block*> free_;
     std::deque<Block*> filled_;
     std::size_t limit_;
-    bool closed_ = false;
+    bool closed_ = false, unbounded_ = false;
 };
 
 }  // namespace pagelens

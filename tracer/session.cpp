@@ -29,8 +29,16 @@ void Session::put(Block* block) {
     queue_.put(block);
 }
 
-void Session::hold_writer() { write_mutex_.lock(); }
-void Session::let_writer_go() { write_mutex_.unlock(); }
+// The engine stops the other threads before it forks. One that waited for the writer would never
+// come to where it can be stopped.
+void Session::hold_writer() {
+    write_mutex_.lock();
+    queue_.grow(true);
+}
+void Session::let_writer_go() {
+    queue_.grow(false);
+    write_mutex_.unlock();
+}
 
 std::uint32_t Session::begin_thread() {
     queue_.reserve_one_more();

@@ -203,7 +203,6 @@ def test_a_forked_child_does_not_write_into_its_parents_trace(
     assert first_writes(traced(pagelens, tmp_path, "dynamorio", built("processes"))) < MIB_PAGES
 
 
-@pytest.mark.long  # a deadlock ends some of the runs (docs/decisions/engine.md)
 @needs_engine
 def test_children_of_a_program_of_threads_run(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path
