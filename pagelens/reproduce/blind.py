@@ -1,12 +1,14 @@
 """Blind claims: figures of a paper that are obtained here before anybody looks at the published ones.
 
 A file states the claims. A claim is a workload on simulated nodes, and the quantity that the paper reports.
-Its digest covers everything that decides the obtained figure, and nothing that was published. So a record
-that was made before the figure was read proves that nothing was changed to meet it.
+Its digest covers everything that the file states of the simulation, and nothing that was published. The
+record also holds digests of the code and of the inputs: the machines' values, the trace, the seed, the number
+of nodes. So a record that was made before the figure was read proves that nothing was changed to meet it.
 """
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +69,7 @@ def blind_study(path: Path) -> Study:
 def _row(claim: Claim, folder: Path, context: StudyContext) -> Row:
     """Obtain the figure, record it, and only then compare it with the published one."""
     obtained = _obtain(claim, folder, context)
-    before = _record(context.directory / RECORD, claim, obtained)
+    before = _record(context.directory / RECORD, claim, _inputs(claim, folder, context), obtained)
     shown = value(
         obtained.in_words(claim.quantity), figure=obtained.figure, low=obtained.low, high=obtained.high
     )
@@ -120,7 +122,7 @@ def _simulate(claim: Claim, name: str, policies: list[str], folder: Path, contex
         workload,
         Scaled(machine, claim.ranks),
         {policy: find_policy(policy, "policy") for policy in policies},
-        context.pick(claim.nodes, min(claim.nodes, 2)),
+        _nodes(claim, context),
         context.seed,
         context.directory / claim.digest / machine.name,
         workload.measured_phase,
@@ -128,6 +130,22 @@ def _simulate(claim: Claim, name: str, policies: list[str], folder: Path, contex
         progress=context.progress,
         attributed=0,
     )
+
+
+def _nodes(claim: Claim, context: StudyContext) -> int:
+    return context.pick(claim.nodes, min(claim.nodes, 2))
+
+
+def _inputs(claim: Claim, folder: Path, context: StudyContext) -> str:
+    """Return a digest of the contents of what the claim names, of the seed and of the number of nodes."""
+    machines = [_machine(name, folder) for name in (claim.machine, claim.over_machine) if name is not None]
+    stated = {
+        "machines": [machine.model_dump(mode="json") for machine in machines],
+        "program": None if claim.policy is None else _workload(claim, machines[0], folder).digest,
+        "seed": context.seed,
+        "nodes": _nodes(claim, context),
+    }
+    return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _row_conflict(machine: Machine) -> float:
@@ -176,15 +194,16 @@ def _workload(claim: Claim, machine: Machine, folder: Path) -> Workload:
     return declared(claim.workload, claim.size // claim.ranks, threads)
 
 
-def _record(path: Path, claim: Claim, obtained: Obtained) -> str:
+def _record(path: Path, claim: Claim, inputs: str, obtained: Obtained) -> str:
     """Keep what was obtained, and say whether that was before anybody looked at the published figure."""
     kept = _kept(path)
     code, figure = code_digest(), float(f"{obtained.figure:.6g}")
-    result = hashlib.sha256(f"{claim.digest} {code} {figure}".encode()).hexdigest()[:16]
+    result = hashlib.sha256(f"{claim.digest} {inputs} {code} {figure}".encode()).hexdigest()[:16]
     first = kept.setdefault(
         claim.digest,
         {
             "claim": claim.claim,
+            "inputs": inputs,
             "code": code,
             "obtained": figure,
             "digest": result,
@@ -196,10 +215,21 @@ def _record(path: Path, claim: Claim, obtained: Obtained) -> str:
     write_whole(path, lambda at: at.write_text(text))
     if not first["blind"]:
         return f"Digest {first['digest']}; the file stated the published figure when it was first obtained."
-    inputs = "another machine file, trace, seed or number of nodes"
-    differs = inputs if first["code"] == code else "other code"
-    changed = "" if first["obtained"] == figure else f" It was {first['obtained']:g} then, with {differs}."
+    changed = _changed(first, inputs, code, figure)
     return f"Digest {first['digest']}; first obtained before the file stated a published figure.{changed}"
+
+
+def _changed(first: Mapping[str, Any], inputs: str, code: str, figure: float) -> str:
+    """Return what differs from the first time, or nothing where the figure and its inputs are the same."""
+    others = "another machine, trace, seed or number of nodes"
+    if "inputs" not in first:  # records of older versions tell code and inputs apart by the code alone
+        differences = [others if first["code"] == code else "other code"]
+    else:
+        parts = ((others, first["inputs"] != inputs), ("other code", first["code"] != code))
+        differences = [part for part, differs in parts if differs]
+    if first["obtained"] == figure and first.get("inputs", inputs) == inputs:
+        return ""  # other code that gives the same figure has changed nothing
+    return f" It was {first['obtained']:g} then, with {' and '.join(differences)}."
 
 
 def _kept(path: Path) -> dict[str, dict[str, Any]]:

@@ -97,13 +97,25 @@ def test_a_row_conflict_costs_a_precharge_and_an_activate(tmp_path: Path) -> Non
 
 def test_another_machine_file_is_not_taken_for_other_code(tmp_path: Path) -> None:
     asked = 'schema = 1\nsource = "s"\n[[claim]]\nclaim = "c"\nwhere = "w"\nmachine = "m.toml"\n'
-    for base, says in (("skx-8160", ""), ("cori-haswell", "with another machine file, trace, seed")):
+    for base, says in (("skx-8160", ""), ("cori-haswell", "with another machine, trace, seed")):
         (tmp_path / "m.toml").write_text(
             f'schema = 1\nbase = "{base}"\nname = "m"\ntitle = "m"\nmode = "single"\n'
         )
         remark = obtain(asked + 'quantity = "row-conflict"\n', tmp_path).remark
         assert says in remark
         assert "other code" not in remark
+
+
+def test_a_machine_file_that_changes_shows_even_if_the_figure_stays(tmp_path: Path) -> None:
+    asked = 'schema = 1\nsource = "s"\n[[claim]]\nclaim = "c"\nwhere = "w"\nmachine = "m.toml"\n'
+    remarks = []
+    for title in ("m", "m", "another"):
+        (tmp_path / "m.toml").write_text(
+            f'schema = 1\nbase = "skx-8160"\nname = "m"\ntitle = "{title}"\nmode = "single"\n'
+        )
+        remarks.append(obtain(asked + 'quantity = "row-conflict"\n', tmp_path).remark)
+    assert remarks[0] == remarks[1]
+    assert "then, with another machine, trace, seed or number of nodes" in remarks[2]
 
 
 def test_a_machine_is_compared_with_another(tmp_path: Path) -> None:
