@@ -1,6 +1,7 @@
 """No published figure decides its own row: a study compares with it, draws it, and does nothing else.
 
-Machine files state a source for every number, which their reader enforces.
+Each number of a study says where it is from, or what it is. Machine files state a source for every number,
+which their reader enforces.
 """
 
 import ast
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pagelens.reproduce import studies
+from pagelens.reproduce import programs, studies
 
 FILES = sorted(Path(studies.__file__).parent.glob("[a-z]*.py"))
+PROGRAMS = sorted(Path(programs.__file__).parent.glob("[a-z]*.py"))
+UNITS = ("GIB", "MIB")
 DRAWS = ("_figure", "_scatter", "_histogram", "_panel")  # functions that draw
 COMPARES = ("Row", "near", "value", "abs", "drawing")
 # Why a published constant may do more in a study.
@@ -71,3 +74,39 @@ def test_a_constant_that_decides_its_own_row_is_found() -> None:
     text = "SPEED = 3\nx = simulate(SPEED)\ny = Row('a', 'b', K, value('3', s=SPEED), x)\n"
     assert misuses("study", text) == ["study.SPEED in line 2"]
     assert misuses("study", text.replace("simulate(SPEED)", "simulate(2)")) == []
+
+
+def unexplained(text: str) -> list[str]:
+    """Return the constants with a number that no comment on their lines, or above their group, explains."""
+    lines = text.splitlines()
+    found, explained = [], False
+    for node in ast.parse(text).body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        own = any("#" in line for line in lines[node.lineno - 1 : node.end_lineno])
+        above = lines[node.lineno - 2] if node.lineno > 1 else ""
+        # A line of comment holds for the constants after it, up to an empty line or the next comment.
+        explained = above.startswith("#") or (explained and above != "")
+        names = [n.id for n in ast.walk(target) if isinstance(n, ast.Name) and n.id not in UNITS]
+        if names and _has_number(node.value) and not own and not explained:
+            found += names
+    return found
+
+
+def _has_number(value: ast.AST | None) -> bool:
+    """Tell whether there is a number other than an index, such as the one in COLOURS[0]."""
+    if isinstance(value, ast.Constant):
+        return isinstance(value.value, int | float) and not isinstance(value.value, bool)
+    parts = [value.value] if isinstance(value, ast.Subscript) else ast.iter_child_nodes(value or ast.Pass())
+    return any(_has_number(part) for part in parts if isinstance(part, ast.expr | ast.keyword))
+
+
+@pytest.mark.parametrize("path", [*FILES, *PROGRAMS], ids=lambda path: path.stem)
+def test_each_number_of_a_study_says_where_it_is_from(path: Path) -> None:
+    assert unexplained(path.read_text()) == []
+
+
+def test_a_number_without_a_word_is_found() -> None:
+    text = "A = 3  # table 1\nB = 4\n\n# GB/s\nC = 5\nD = {1: 6}\n\nE = (7,)\nF = 'x'\n"
+    assert unexplained(text) == ["B", "E"]

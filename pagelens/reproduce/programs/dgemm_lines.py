@@ -14,8 +14,8 @@ from pagelens import _core
 from pagelens.address.units import LINE_BYTES
 from pagelens.reproduce.programs.pages import PAGE_LINES, Numbers
 
-TILE_ROWS, TILE_COLUMNS = 16, 14
-ELEMENT_BYTES = 8
+TILE_ROWS, TILE_COLUMNS = 16, 14  # of BLIS's kernel for skx
+ELEMENT_BYTES = 8  # double precision
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pagelens.machine import Machine
 from pagelens.reproduce.programs.dgemm import Dgemm, DgemmRun
 from pagelens.reproduce.programs.pages import PAGE_BYTES, Numbers, frames_of, random_frames
 
-GIB_PAGES = (1 << 30) // PAGE_BYTES
+GIB_PAGES = (1 << 30) // PAGE_BYTES  # pages of 2 MiB in one of 1 GiB
 SLOW = 1.10  # times the fastest run
 BLOCKS_A_CORE = 69  # of C, 40,000^2 on 24 cores: 166 blocks of A x 10 panels of B
 

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from pagelens.address.units import LINE_BYTES
 from pagelens.machine import Machine
 
-PAGE_BYTES = 2 << 20
+PAGE_BYTES = 2 << 20  # x86's large page
 PAGE_LINES = PAGE_BYTES // LINE_BYTES
 
 Numbers = NDArray[np.uint64]

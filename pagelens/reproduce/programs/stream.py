@@ -18,7 +18,7 @@ from pagelens.machine import TRANSLATION_COUNTS, Machine, modelled_times
 from pagelens.machine.caches import Levels, build_caches, count
 from pagelens.machine.dram import WRITE
 
-ELEMENT_BYTES = 8
+ELEMENT_BYTES = 8  # double precision
 ALIASING_ELEMENTS = 1 << 13  # a way of L1 twice over: what its sets can keep repeats
 ELEMENTS_A_LINE = LINE_BYTES // ELEMENT_BYTES
 PAGE_LINES = FRAME_BYTES // LINE_BYTES

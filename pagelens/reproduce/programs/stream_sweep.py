@@ -13,7 +13,7 @@ from pagelens.machine import Machine
 from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.programs.stream import Cost, Stream, StreamLoop, Translation, contiguous, run
 
-ELEMENTS, LARGEST_OFFSET = 2_000_000, 32_768
+ELEMENTS, LARGEST_OFFSET = 2_000_000, 32_768  # of CUG 2008's sweep
 CONFLICT_BYTES, WINDOW_BYTES = 128 << 10, 16 << 10  # between arrays; the published rule of the dips
 L1_WAY_BYTES = 32 << 10  # arrays that lie a multiple of this apart have their lines in the same sets of L1
 WARM_UP, COUNTED = 1 << 13, 1 << 12  # lines of each array: L2 is full of them, then two periods of banks

@@ -20,7 +20,7 @@ PUBLISHED_BYTES = 17_600_000_000  # 1.024 of 16 GiB
 TENTH_MORE = round(1.10 * 16 * GIB)  # "slightly (10%) larger than the cache"
 WITHOUT, INTEL, OURS = "aged", "aged+intel-zonesort", "aged+zonesort"
 MIX, OTHER_MIXES = "cori-early", ("cori", "throughput", "capability")
-FOOTPRINTS = (8 * GIB, 12 * GIB, 15 * GIB)
+FOOTPRINTS = (8 * GIB, 12 * GIB, 15 * GIB)  # that fit the cache: half, three quarters, nearly all of it
 
 Fleet = Mapping[tuple[int, str], Mapping[str, Floats]]  # of (bytes, policy): a value a node
 _Key = tuple[str, int, str]  # mix, bytes, policy

@@ -23,10 +23,10 @@ MACHINE = "cori-knl-cache"
 MIXES = ("cori", "throughput", "capability")
 BYTES = 12 << 30  # of STREAM's three arrays: the health check's are not published, and fit the cache
 SORT = "drop_caches; compact; zonesort(intel)"  # of the node health check, and before every job
-REBOOT_BELOW = 300e9
+REBOOT_BELOW = 300e9  # the rule of Cori's node health check
 SLOW = 340e9  # below the 350 to 360 of all nodes after a reboot by more than what separates these
 HOURS = 3  # jobs since boot from which on a node has been up for several hours
-TAIL, LOWEST = 0.18, 100e9
+TAIL, LOWEST = 0.18, 100e9  # the slow share of the figure's runs, and where its tail ends
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from pagelens.reproduce.programs.dgemm_runs import SLOW, Frames, Runs
 from pagelens.reproduce.study import Findings, Study
 
 MACHINE = "skx-8160"
-RUNS_A_NODE = 7
+RUNS_A_NODE = 7  # SC18: 500 nodes, 7 runs on each for a median
 MOST_CORES = 6  # of 24: those with the most fills of a run
-HPL_NODES, CALIBRATION_NODES = 1736, 31
+HPL_NODES, CALIBRATION_NODES = 1736, 31  # Stampede2's SKX nodes; those of SC18's averages
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.fleet import Floats, PhaseRun, columns, run_policies
 from pagelens.reproduce.study import Findings, Study
 
-BYTES = 16_000_000_000
+BYTES = 16_000_000_000  # of the series' arrays: just below the cache's 16 GiB
 FRESH, AGED = "boot; run", "boot; age(jobs=30, mix=cori); run"  # thirty jobs: days
 
 

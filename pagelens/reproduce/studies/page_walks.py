@@ -25,11 +25,11 @@ from pagelens.reproduce.study import Findings, Study
 from pagelens.units import format_binary_size
 
 PROCESSORS = ("istanbul", "interlagos", "westmere", "sandy-bridge-ep", "xeon-phi-se10p")  # of its table
-SMALL, LARGE = 1 << 12, 1 << 21
-TRIPS = {1 << 12: 5, 1 << 21: 4, 1 << 30: 3}
+SMALL, LARGE = 1 << 12, 1 << 21  # x86's page sizes
+TRIPS = {1 << 12: 5, 1 << 21: 4, 1 << 30: 3}  # to memory, by the bytes of a page, if no cache helps
 MEMORY = (1 << 14, 1 << 44)  # bytes that random loads are drawn from, in the figure
 BETWEEN = (2 << 20, 64 << 20)  # every system of the table is said to gain between these, much above the first
-MUCH = 4
+MUCH = 4  # times 2 MiB is "much more" (assumed: nothing is said)
 COLOURS = dict(zip(PAGE_SIZES, (OTHERS[0], BASELINE, OTHERS[1]), strict=True))
 
 

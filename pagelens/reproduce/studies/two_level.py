@@ -14,7 +14,7 @@ from pagelens.accesses.declared import DeclaredWorkload, declared
 from pagelens.accesses.declared.hydro import LOOPS, by_loop, elements_side, hydro
 from pagelens.address.units import LINE_BYTES
 from pagelens.frames import Node, parse_history, policies
-from pagelens.machine import Machine, load_machine
+from pagelens.machine import Machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
 from pagelens.reproduce.claim import Kind, Row, near, value
 from pagelens.reproduce.context import StudyContext
@@ -62,7 +62,7 @@ def run(context: StudyContext) -> Findings:
     ratios = {name: sum(fast) / sum(slow) for name, (slow, fast) in SLOW_FAST.items()}
     share = memory_share(SPEEDUP["dual socket"], ratios["dual socket"])
     best = {name: 1 / time_in_fast(share, ratio) - 1 for name, ratio in ratios.items()}
-    machine = _poster_knl()
+    machine = _poster_knl(context)
     program = declared("hydro", BYTES, machine.cores.count.value)
 
     def simulate(node: int) -> PhaseRun:
@@ -136,9 +136,9 @@ def run(context: StudyContext) -> Findings:
     )
 
 
-def _poster_knl() -> Machine:
+def _poster_knl(context: StudyContext) -> Machine:
     """Return Cori's KNL with as many cores as the poster's."""
-    machine = load_machine("cori-knl-cache")
+    machine = context.machine("cori-knl-cache")
     count = Sourced[Positive](value=CORES, source="poster 107, hardware: 64 cores")
     return machine.model_copy(update={"cores": machine.cores.model_copy(update={"count": count})})
 
