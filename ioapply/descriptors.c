@@ -2,7 +2,8 @@
  * A second descriptor is opened through /proc/self/fd, so the program's own one keeps its flags. It
  * must change nothing that the program can notice:
  * - Closing any descriptor of a file drops the process's locks of fcntl(2) on it. So there is a
- *   second descriptor only where no lock exists, and it is closed when the program closes its own.
+ *   second descriptor only where no lock exists. It is closed when the program closes its own, or
+ *   before the program takes a lock or a lease, after which the file is left alone.
  * - It has a high number, because programs count on the lowest free one.
  * - A descriptor can be closed and opened again by system calls that nobody sees. So device, inode
  *   and flags are compared before each use.
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,40 +25,29 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "ioapply/left_alone.h"
+#include "ioapply/signals.h"
+
 enum {
     MOST_DESCRIPTORS = 1 << 12, /* of the program; those beyond are left alone */
     FIRST_NUMBER = 900,         /* of second descriptors, or three quarters of the limit */
-    MOST_MAPPED = 64,           /* files that were mapped; if there are more, all are left alone */
 };
 static const uint32_t DEFAULT_ALIGNMENT = 4096; /* of memory */
 
 enum { UNKNOWN, BUSY, OPEN, REFUSED };
 
 static struct {
-    int state; /* atomic */
+    int state;   /* atomic */
+    int writers; /* atomic; the second descriptor stays open while one writes to it */
     struct direct_file direct;
     dev_t device;
     ino_t inode;
 } files[MOST_DESCRIPTORS];
 
-static struct {
-    dev_t device;
-    ino_t inode;
-} mapped[MOST_MAPPED];
-static unsigned mapped_count; /* atomic; may exceed MOST_MAPPED */
-
 static const struct direct_file NONE = {-1, 0, 0};
 static pid_t own; /* the child of a vfork has its parent's memory, but descriptors of its own */
 
 static bool in_own_process(void) { return getpid() == own; }
-
-static bool is_mapped(dev_t device, ino_t inode) {
-    const unsigned count = __atomic_load_n(&mapped_count, __ATOMIC_ACQUIRE);
-    if (count > MOST_MAPPED) return true;
-    for (unsigned i = 0; i < count; i++)
-        if (mapped[i].device == device && mapped[i].inode == inode) return true;
-    return false;
-}
 
 /* Whether writes to the descriptor go to the page cache and to where its position is. */
 static bool is_plain(int file) {
@@ -64,13 +55,6 @@ static bool is_plain(int file) {
     const int access = flags & O_ACCMODE;
     return flags >= 0 && (access == O_WRONLY || access == O_RDWR) &&
            !(flags & (O_APPEND | O_DIRECT | O_DSYNC | O_SYNC | O_PATH));
-}
-
-/* Whether anybody holds a lock of fcntl(2), this process too: locks of open file descriptions
- * conflict with those of processes. */
-static bool is_locked(int file) {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    return syscall(SYS_fcntl, file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 static int high_number(int low) {
@@ -97,7 +81,11 @@ static struct direct_file opened(int file) {
     memset(&info, 0, sizeof info);
 #ifdef STATX_DIOALIGN
     if (statx(direct.descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) == 0 &&
-        info.stx_mask & STATX_DIOALIGN && info.stx_dio_offset_align) {
+        info.stx_mask & STATX_DIOALIGN) {
+        if (info.stx_dio_offset_align == 0) { /* the kernel would copy all the same */
+            syscall(SYS_close, direct.descriptor);
+            return NONE;
+        }
         if (info.stx_dio_offset_align > page) direct.file_alignment = info.stx_dio_offset_align;
         direct.memory_alignment = info.stx_dio_mem_align;
     }
@@ -125,6 +113,7 @@ static void close_in_child(void) {
     for (int i = 0; i < MOST_DESCRIPTORS; i++) {
         if (files[i].state == OPEN && is_second(i)) syscall(SYS_close, files[i].direct.descriptor);
         files[i].state = UNKNOWN;
+        files[i].writers = 0;
     }
 }
 
@@ -133,40 +122,68 @@ bool direct_ready(void) {
     return pthread_atfork(NULL, NULL, close_in_child) == 0;
 }
 
-struct direct_file direct_descriptor(int file) {
+static void open_second(int file, const struct stat* info) {
+    int expected = UNKNOWN;
+    if (!__atomic_compare_exchange_n(&files[file].state, &expected, BUSY, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_RELAXED))
+        return;
+    /* Only now: a thread that takes a lock leaves the file alone first, and then waits for this. */
+    const bool locked = is_locked(file) || is_left_alone(info->st_dev, info->st_ino);
+    files[file].direct = locked || is_checksummed(file) ? NONE : opened(file);
+    files[file].device = info->st_dev;
+    files[file].inode = info->st_ino;
+    const int failed = locked ? UNKNOWN : REFUSED;
+    __atomic_store_n(&files[file].state, files[file].direct.descriptor < 0 ? failed : OPEN,
+                     __ATOMIC_SEQ_CST);
+}
+
+struct direct_file direct_take(int file) {
     struct stat info;
     if (file < 0 || file >= MOST_DESCRIPTORS || !in_own_process()) return NONE;
-    const int state = __atomic_load_n(&files[file].state, __ATOMIC_ACQUIRE);
-    if (state == BUSY || state == REFUSED) return NONE;
+    if (__atomic_load_n(&files[file].state, __ATOMIC_ACQUIRE) == REFUSED) return NONE;
     if (!is_plain(file) || syscall(SYS_fstat, file, &info) != 0 || !S_ISREG(info.st_mode))
         return NONE;
-    if (is_mapped(info.st_dev, info.st_ino)) return NONE;
-    if (state == OPEN) {
+    if (is_left_alone(info.st_dev, info.st_ino)) return NONE;
+    open_second(file, &info);
+    __atomic_fetch_add(&files[file].writers, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&files[file].state, __ATOMIC_SEQ_CST) == OPEN) {
         const bool same = files[file].device == info.st_dev && files[file].inode == info.st_ino;
-        return same && is_second(file) ? files[file].direct : NONE;
-    }
-    int expected = UNKNOWN;
-    if (is_locked(file) || !__atomic_compare_exchange_n(&files[file].state, &expected, BUSY, false,
-                                                        __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        if (same && is_second(file)) return files[file].direct;
+        direct_give(file);
+        direct_closed(file); /* it was another file's */
         return NONE;
-    const struct direct_file direct = opened(file);
-    files[file].direct = direct;
-    files[file].device = info.st_dev;
-    files[file].inode = info.st_ino;
-    __atomic_store_n(&files[file].state, direct.descriptor < 0 ? REFUSED : OPEN, __ATOMIC_RELEASE);
-    return direct;
+    }
+    direct_give(file);
+    return NONE;
+}
+
+void direct_give(int file) { __atomic_fetch_sub(&files[file].writers, 1, __ATOMIC_SEQ_CST); }
+
+/* Closes the second descriptor. If the number has another file by now, this could drop locks that
+ * the program has by other descriptors; then it stays open. */
+static void close_second(int file) {
+    const int second = files[file].direct.descriptor;
+    while (__atomic_load_n(&files[file].writers, __ATOMIC_SEQ_CST) > 0) sched_yield();
+    if (is_second(file) &&
+        (is_file(file, files[file].device, files[file].inode) || !is_locked(second)))
+        syscall(SYS_close, second);
 }
 
 void direct_closed(int file) {
     if (file < 0 || file >= MOST_DESCRIPTORS || files[file].state == UNKNOWN || !in_own_process())
         return;
-    const int state = __atomic_exchange_n(&files[file].state, UNKNOWN, __ATOMIC_ACQ_REL);
-    if (state != OPEN) return;
     const int saved_errno = errno;
-    /* If the number is another file's by now, closing ours could drop locks that the program has
-     * by other descriptors. Then ours stays open. */
-    if (is_file(file, files[file].device, files[file].inode) && is_second(file))
-        syscall(SYS_close, files[file].direct.descriptor);
+    const uint64_t signals = hold_signals(); /* a handler that waits for BUSY would wait forever */
+    int state = __atomic_load_n(&files[file].state, __ATOMIC_SEQ_CST);
+    while (state != UNKNOWN &&
+           (state == BUSY || !__atomic_compare_exchange_n(&files[file].state, &state, BUSY, false,
+                                                          __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))) {
+        sched_yield();
+        state = __atomic_load_n(&files[file].state, __ATOMIC_SEQ_CST);
+    }
+    if (state == OPEN) close_second(file);
+    if (state != UNKNOWN) __atomic_store_n(&files[file].state, UNKNOWN, __ATOMIC_SEQ_CST);
+    let_signals(signals);
     errno = saved_errno;
 }
 
@@ -174,16 +191,27 @@ void direct_closed_range(unsigned first, unsigned last) {
     for (unsigned i = first; i <= last && i < MOST_DESCRIPTORS; i++) direct_closed((int)i);
 }
 
+/* Finds out which file a descriptor has. Returns false if it is none that can be direct. */
+static bool identified(int file, struct stat* info) {
+    const int saved_errno = errno;
+    const bool found = syscall(SYS_fstat, file, info) == 0 && S_ISREG(info->st_mode);
+    errno = saved_errno;
+    return found;
+}
+
 void direct_mapped(int file) {
     struct stat info;
-    const int saved_errno = errno;
-    if (syscall(SYS_fstat, file, &info) == 0 && S_ISREG(info.st_mode) &&
-        !is_mapped(info.st_dev, info.st_ino)) {
-        const unsigned at = __atomic_fetch_add(&mapped_count, 1, __ATOMIC_ACQ_REL);
-        if (at < MOST_MAPPED) {
-            mapped[at].device = info.st_dev;
-            mapped[at].inode = info.st_ino;
-        }
+    if (identified(file, &info)) leave_alone(info.st_dev, info.st_ino);
+}
+
+void direct_locked(int file) {
+    struct stat info;
+    if (!in_own_process() || !identified(file, &info)) return;
+    leave_alone(info.st_dev, info.st_ino);
+    for (int i = 0; i < MOST_DESCRIPTORS; i++) {
+        while (__atomic_load_n(&files[i].state, __ATOMIC_SEQ_CST) == BUSY) sched_yield();
+        if (files[i].state == OPEN && files[i].device == info.st_dev &&
+            files[i].inode == info.st_ino)
+            direct_closed(i);
     }
-    errno = saved_errno;
 }

@@ -15,8 +15,10 @@ struct direct_file {
 bool direct_ready(void);
 
 /* Returns the second descriptor of `file`, and opens it at the first call. Each call looks again
- * whether `file` still is the same file, and is open for plain buffered writes. */
-struct direct_file direct_descriptor(int file);
+ * whether `file` still is the same file, and is open for plain buffered writes. Signals must wait
+ * until the descriptor is given back, which its user does unless it is -1. */
+struct direct_file direct_take(int file);
+void direct_give(int file);
 
 /* Must be called before `file` is closed, and before another file gets its number. */
 void direct_closed(int file);
@@ -24,5 +26,9 @@ void direct_closed_range(unsigned first, unsigned last);
 
 /* The program maps the file: it is written as the program says from now on. */
 void direct_mapped(int file);
+
+/* The program is about to take a lock or a lease on the file, which second descriptors would spoil.
+ * They are closed, and the file is written as the program says from now on. */
+void direct_locked(int file);
 
 #endif

@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -23,6 +22,7 @@
 #include <unistd.h>
 
 #include "ioapply/descriptors.h"
+#include "ioapply/signals.h"
 
 #define THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
 
@@ -33,7 +33,11 @@ static pthread_key_t at_exit_key;
 
 THREAD_LOCAL char* bounce; /* the thread's aligned buffer */
 
-static void release(void* memory) { syscall(SYS_munmap, memory, BOUNCE_BYTES); }
+/* The thread ends. What it still does there may write, and then gets a new buffer. */
+static void release(void* memory) {
+    bounce = NULL;
+    syscall(SYS_munmap, memory, BOUNCE_BYTES);
+}
 
 void direct_begin(void) {
     const char* wanted = getenv("PAGELENS_IO_DIRECT");
@@ -49,20 +53,6 @@ static char* bounce_memory(void) {
     if (memory == MAP_FAILED) return NULL;
     pthread_setspecific(at_exit_key, memory);
     return bounce = memory;
-}
-
-/* Both masks have the kernel's size. The C library's own signals wait too. */
-static uint64_t hold_signals(void) {
-    const uint64_t all = ~(uint64_t)0;
-    uint64_t before;
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
-    return before;
-}
-
-static void let_signals(uint64_t before) {
-    const int saved_errno = errno;
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
-    errno = saved_errno;
 }
 
 /* Copies as the kernel does in write(2): memory that cannot be read is an error and no signal. */
@@ -115,43 +105,56 @@ static ssize_t write_at(int file, const struct direct_file* direct, const void* 
     return (ssize_t)done + rest;
 }
 
-bool direct_pwrite(int file, const void* buffer, size_t size, off64_t offset, ssize_t* result) {
-    if (smallest == 0 || size < smallest || offset < 0 || (ssize_t)size < 0) return false;
-    const int saved_errno = errno;
-    const struct direct_file direct = direct_descriptor(file);
-    errno = saved_errno;
-    if (direct.descriptor < 0 || offset % direct.file_alignment != 0) return false;
-    pthread_testcancel(); /* as in pwrite(2) */
-    const uint64_t signals = hold_signals();
-    *result = write_at(file, &direct, buffer, size, offset);
-    let_signals(signals);
-    if (*result >= 0) errno = saved_errno;
-    return true;
-}
-
-bool direct_write(int file, const void* buffer, size_t size, ssize_t* result) {
-    if (smallest == 0 || size < smallest || (ssize_t)size < 0) return false;
-    const int saved_errno = errno;
-    const struct direct_file direct = direct_descriptor(file);
-    errno = saved_errno;
-    if (direct.descriptor < 0) return false;
-    pthread_testcancel(); /* as in write(2) */
-    const uint64_t signals = hold_signals();
+/* The same at the position of the file. Returns false if the file has none. */
+static bool write_here(int file, const struct direct_file* direct, const void* buffer, size_t size,
+                       ssize_t* result) {
     const off64_t end = syscall(SYS_lseek, file, (off64_t)size, SEEK_CUR);
-    if (end < 0) {
-        let_signals(signals);
-        errno = saved_errno;
-        return false;
-    }
+    if (end < 0) return false;
     const off64_t offset = end - (off64_t)size;
-    if (offset % direct.file_alignment == 0)
-        *result = write_at(file, &direct, buffer, size, offset);
+    if (offset % direct->file_alignment == 0)
+        *result = write_at(file, direct, buffer, size, offset);
     else
         *result = syscall(SYS_pwrite64, file, buffer, size, offset);
     const int failed = errno;
     const off64_t missing = (off64_t)size - (*result > 0 ? *result : 0);
     if (missing > 0) syscall(SYS_lseek, file, -missing, SEEK_CUR);
-    errno = *result >= 0 ? saved_errno : failed;
-    let_signals(signals);
+    errno = failed;
     return true;
+}
+
+/* `offset` is -1 for the position of the file. */
+static bool write_direct(int file, const void* buffer, size_t size, off64_t offset,
+                         ssize_t* result) {
+    pthread_testcancel(); /* as in write(2) */
+    const int saved_errno = errno;
+    const uint64_t signals = hold_signals();
+    const struct direct_file direct = direct_take(file);
+    bool done = direct.descriptor >= 0;
+    if (done) {
+        if (offset < 0)
+            done = write_here(file, &direct, buffer, size, result);
+        else if ((done = offset % direct.file_alignment == 0))
+            *result = write_at(file, &direct, buffer, size, offset);
+        const int failed = errno;
+        direct_give(file);
+        errno = failed;
+    }
+    if (!done || *result >= 0) errno = saved_errno;
+    let_signals(signals);
+    return done;
+}
+
+static bool is_large(size_t size) { return smallest > 0 && size >= smallest && (ssize_t)size >= 0; }
+
+bool direct_pwrite(int file, const void* buffer, size_t size, off64_t offset, ssize_t* result) {
+    return is_large(size) && offset >= 0 && write_direct(file, buffer, size, offset, result);
+}
+
+bool direct_write(int file, const void* buffer, size_t size, ssize_t* result) {
+    return is_large(size) && write_direct(file, buffer, size, -1, result);
+}
+
+void direct_end(void) {
+    smallest = 0;
+    direct_closed_range(0, ~0u);
 }

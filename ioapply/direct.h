@@ -9,6 +9,10 @@
 /* Reads the settings. Without them nothing is made direct. */
 void direct_begin(void);
 
+/* The program shuts itself into a sandbox, whose filter may kill it for the system calls that are
+ * made here. So nothing is made direct from now on. */
+void direct_end(void);
+
 /* Makes a write at the position of the file. Returns false if it is left to the caller, who then
  * does what the program said; true: *result and errno are those of the write. */
 bool direct_write(int file, const void* buffer, size_t size, ssize_t* result);

@@ -1,11 +1,13 @@
-/* The functions of libc that write, close or map files. Each calls the next function of its name
- * unless a write is made direct. */
+/* The functions of libc that write, close, lock or map files. Each calls the next function of its
+ * name unless a write is made direct. */
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -16,7 +18,7 @@
 /* clang-format off */
 #define NEXT_FUNCTIONS(DO) \
     DO(write) DO(pwrite) DO(pwrite64) DO(close) DO(fclose) DO(close_range) DO(closefrom) \
-    DO(dup2) DO(dup3)
+    DO(dup2) DO(dup3) DO(freopen) DO(freopen64) DO(fcntl) DO(fcntl64) DO(lockf) DO(lockf64) DO(prctl)
 /* clang-format on */
 #include "hooks/next_functions.h"
 
@@ -52,12 +54,27 @@ EXPORT int close(int file) {
     return real.close(file);
 }
 
-/* A program may write to a stream's descriptor itself. */
+/* A program may write to a stream's descriptor itself. Streams in memory have none. */
+static void stream_closed(FILE* stream) {
+    const int saved_errno = errno;
+    direct_closed(fileno(stream));
+    errno = saved_errno;
+}
+
 EXPORT int fclose(FILE* stream) {
     resolved_first();
-    direct_closed(fileno(stream));
+    stream_closed(stream);
     return real.fclose(stream);
 }
+
+#define FREOPEN(name)                                                     \
+    EXPORT FILE* name(const char* path, const char* mode, FILE* stream) { \
+        resolved_first();                                                 \
+        stream_closed(stream);                                            \
+        return real.name(path, mode, stream);                             \
+    }
+FREOPEN(freopen)
+FREOPEN(freopen64)
 
 EXPORT int close_range(unsigned first, unsigned last, int flags) {
     resolved_first();
@@ -85,6 +102,44 @@ EXPORT int dup3(int file, int wanted, int flags) {
     resolved_first();
     if (file != wanted) direct_closed(wanted);
     return real.dup3(file, wanted, flags);
+}
+
+static bool is_lock(int command) {
+    return command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK ||
+           command == F_OFD_SETLKW || command == F_SETLEASE;
+}
+
+#define FCNTL(name)                                \
+    EXPORT int name(int file, int command, ...) {  \
+        va_list rest;                              \
+        va_start(rest, command);                   \
+        void* argument = va_arg(rest, void*);      \
+        va_end(rest);                              \
+        resolved_first();                          \
+        if (is_lock(command)) direct_locked(file); \
+        return real.name(file, command, argument); \
+    }
+FCNTL(fcntl)
+FCNTL(fcntl64)
+
+#define LOCKF(name, offset_type)                            \
+    EXPORT int name(int file, int what, offset_type size) { \
+        resolved_first();                                   \
+        direct_locked(file);                                \
+        return real.name(file, what, size);                 \
+    }
+LOCKF(lockf, off_t)
+LOCKF(lockf64, off64_t)
+
+EXPORT int prctl(int what, ...) {
+    va_list rest;
+    va_start(rest, what);
+    unsigned long of[4];
+    for (int i = 0; i < 4; i++) of[i] = va_arg(rest, unsigned long);
+    va_end(rest);
+    resolved_first();
+    if (what == PR_SET_SECCOMP || what == PR_SET_NO_NEW_PRIVS) direct_end();
+    return real.prctl(what, of[0], of[1], of[2], of[3]);
 }
 
 /* Allocators map before they can do anything, so mmap never looks for the next function. */

@@ -129,17 +129,19 @@ def compare(
 ) -> Compared:
     """Run the program both ways, in turn, and compare times and the bytes of the files that it wrote.
 
-    Its output is discarded. Raises Failure if a run fails.
+    The program must have run just before, as it is, so that its files are there. They are compared with those
+    of the first run here, so that even one round finds files that differ from run to run. The output of the
+    program is discarded. Raises Failure if a run fails.
     """
     times: tuple[list[tuple[float, float]], ...] = ([], [])
-    digests: tuple[list[dict[str, str]], ...] = ([], [])
+    digests: tuple[list[dict[str, str]], ...] = ([_digests(files)], [])
     environments = (dict(os.environ), advice.environment(os.environ))
     for number in range(rounds):
         for way, environment in enumerate(environments):
             if progress is not None:
                 progress(2 * number + way, 2 * rounds)
             times[way].append(_timed(words, environment))
-            digests[way].append({str(path): _digest(path) for path in files})
+            digests[way].append(_digests(files))
     names = [str(path) for path in files]
     unsteady = tuple(name for name in names if len({of[name] for of in digests[0]}) > 1)
     unequal = tuple(
@@ -173,6 +175,10 @@ def _timed(words: Sequence[str], environment: Mapping[str, str]) -> tuple[float,
     if process.returncode:
         raise Failure(f"program {words[0]}: it ended with status {process.returncode}; see what it says")
     return used.ru_utime + used.ru_stime, time.monotonic() - began
+
+
+def _digests(files: Sequence[Path]) -> dict[str, str]:
+    return {str(path): _digest(path) for path in files}
 
 
 def _digest(path: Path) -> str:

@@ -29,7 +29,8 @@ FILE_SYSTEMS = {
     0xEF53: "ext4", 0x01021994: "tmpfs", 0x6969: "nfs", 0x794C7630: "overlay", 0x58465342: "xfs",
     0x9123683E: "btrfs", 0x0BD00BD0: "lustre", 0x47504653: "gpfs", 0x01021997: "9p", 0x65735546: "fuse",
     0x9FA0: "proc", 0x62656572: "sysfs", 0xFF534D42: "cifs", 0xFE534D42: "smb2", 0x2FC12FC1: "zfs",
-    0x00C36400: "ceph", 0x19830326: "beegfs", 0xF2F52010: "f2fs", 0x73717368: "squashfs",
+    0xCA451A4E: "bcachefs", 0x00C36400: "ceph", 0x19830326: "beegfs", 0xF2F52010: "f2fs",
+    0x73717368: "squashfs",
 }  # fmt: skip
 _TYPES = {
     stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket",

@@ -19,6 +19,8 @@ from pagelens.units import format_binary_size
 BUFFERED = (paths.WRITE, paths.OVERWRITE, paths.READ, paths.COLD_READ, paths.SCATTERED_READ)
 REQUESTS = (64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)  # bytes that requests are merged to
 LARGE = 1 << 20  # bytes from which on `pagelens io run` makes writes direct by default
+# File systems with checksums, where `pagelens io run` leaves files alone (ioapply/left_alone.c).
+CHECKSUMMED = ("btrfs", "bcachefs", "zfs", "overlay", "cifs", "smb2", "smb3")
 _FEWEST_MERGED = 2
 _SAME_FILE_SYNCS = 2
 _WRITERS = (2, 4, 8)
@@ -183,7 +185,7 @@ def _direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
 def _large_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     """Make large writes direct, as `pagelens io run` does."""
     where = large_writes(frame, io, LARGE)
-    if not _has_direct(io) or not where.any():
+    if not _has_direct(io) or not where.any() or io.file_system.value in CHECKSUMMED:
         return None
     return Option(
         "large-direct",
@@ -240,11 +242,12 @@ def _made_direct(
 def saved_by_direct(recording: Recording, io: Io, smallest: int) -> tuple[float, float] | None:
     """Return the processor and wall seconds that direct writes of `smallest` bytes and more save.
 
-    Return None if there are none, or the machine file does not know direct writes.
+    Return None if there are none, or the machine file does not know direct writes, or the library leaves
+    files of this file system alone.
     """
     frame = classify(recording)
     where = large_writes(frame, io, smallest)
-    if not where.any() or io.direct_write is None:
+    if not where.any() or io.direct_write is None or io.file_system.value in CHECKSUMMED:
         return None
     now = predict(frame, io)
     then, _ = _made_direct(frame, io, now, where)

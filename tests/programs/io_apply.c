@@ -1,18 +1,27 @@
 /* Writes files in ways that a library beneath write(2) can get wrong, and prints what it sees.
- * Usage: io_apply FOLDER WAY */
+ * Usage: io_apply FOLDER WAY
+ * With the variable MAGIC, its file systems are of that kind. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,7 +31,17 @@ static char path[4096];
 static int file;
 static int small_count;
 
+/* What a library that is preloaded calls, too, if this is linked with -rdynamic. */
+int fstatfs(int of, struct statfs* system) {
+    const char* magic = getenv("MAGIC");
+    const int status = syscall(SYS_fstatfs, of, system);
+    if (magic) system->f_type = strtol(magic, NULL, 0);
+    return status;
+}
+
 static int opened(int flags) { return open(path, O_RDWR | O_CREAT | flags, 0600); }
+
+static void records_of(char letter);
 
 static void told(const char* what, ssize_t result) {
     printf("%s %zd errno %d at %ld\n", what, result, result < 0 ? errno : 0,
@@ -193,6 +212,205 @@ static void locks(void) {
     told("locked", WEXITSTATUS(status));
 }
 
+/* Locks of fcntl stay across exec. The child tells, once the new program runs. */
+static void exec_locks(void) {
+    int pipe_ends[2];
+    char number[16], byte;
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 10};
+    told("write", write(file, filled('a', RECORD), RECORD));
+    told("lock", fcntl(file, F_SETLK, &lock));
+    told("write", write(file, filled('b', RECORD), RECORD));
+    fflush(stdout);
+    pipe(pipe_ends);
+    if (!fork()) {
+        close(pipe_ends[1]);
+        read(pipe_ends[0], &byte, 1);
+        fcntl(file, F_GETLK, &lock);
+        _exit(lock.l_type == F_WRLCK);
+    }
+    snprintf(number, sizeof number, "%d", pipe_ends[1]);
+    setenv("PIPE", number, 1);
+    *strrchr(path, '/') = 0;
+    execl("/proc/self/exe", "io_apply", path, "after_exec", NULL);
+}
+
+static void after_exec(void) {
+    int status;
+    close(atoi(getenv("PIPE")));
+    wait(&status);
+    printf("locked %d\n", WEXITSTATUS(status));
+    exit(0);
+}
+
+/* Nobody else may have the file open while it has a lease for writing. */
+static void leased(void) {
+    told("write", write(file, filled('a', RECORD), RECORD));
+    told("lease", fcntl(file, F_SETLEASE, F_WRLCK));
+    told("write", write(file, filled('b', RECORD), RECORD));
+    told("unlease", fcntl(file, F_SETLEASE, F_UNLCK));
+}
+
+static void* lock_often(void* stop) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10};
+    while (!__atomic_load_n((int*)stop, __ATOMIC_ACQUIRE)) {
+        lock.l_type = lock.l_type == F_WRLCK ? F_UNLCK : F_WRLCK;
+        if (fcntl(file, F_SETLK, &lock)) abort();
+    }
+    return NULL;
+}
+
+/* Locks come and go while another thread writes, and other files are opened and closed. */
+static void lock_race(void) {
+    int stop = 0;
+    pthread_t thread;
+    char name[4200];
+    pthread_create(&thread, NULL, lock_often, &stop);
+    for (int i = 0; i < TIMES; i++) {
+        snprintf(name, sizeof name, "%s-%d", path, i);
+        const int other = open(name, O_RDWR | O_CREAT, 0600);
+        told("other", write(other, filled('A' + i, RECORD), RECORD));
+        told("write", write(file, filled('a' + i, RECORD), RECORD));
+        close(other);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+}
+
+/* Destructors run after those of the library. One maps memory where its buffer was. */
+static void at_thread_end(void* block) {
+    char* memory = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(memory, 'm', 4 * MIB);
+    told("write", write(file, block, RECORD));
+    int same = 1;
+    for (int i = 0; i < 4 * MIB; i++) same &= memory[i] == 'm';
+    told("same", same);
+}
+
+static void* write_and_end(void* key) {
+    pthread_setspecific(*(pthread_key_t*)key, filled('d', RECORD));
+    told("write", write(file, filled('t', RECORD), RECORD));
+    return NULL;
+}
+
+static void destructor(void) {
+    pthread_t thread;
+    pthread_key_t key;
+    pthread_key_create(&key, at_thread_end);
+    pthread_create(&thread, NULL, write_and_end, &key);
+    pthread_join(thread, NULL);
+}
+
+/* A filter that kills for calls that this program does not make. */
+static void sandboxed(void) {
+    records_of('a');
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_statx, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fcntl, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    told("filter", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0));
+    told("write", write(file, filled('b', RECORD), RECORD));
+    close(file);
+    file = open(path, O_WRONLY);
+    told("write", write(file, filled('c', RECORD), RECORD));
+}
+
+extern char** environ;
+
+/* Children that share this process's memory, but not its descriptors. */
+static void spawned(void) {
+    char* block = filled('v', RECORD);
+    records_of('a');
+    if (vfork() == 0) {
+        write(file, block, RECORD);
+        close(file);
+        _exit(0);
+    }
+    wait(NULL);
+    told("write", write(file, filled('b', RECORD), RECORD));
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, file, 1);
+    posix_spawn_file_actions_addclose(&actions, file);
+    char* words[] = {"sh", "-c", "head -c 2097152 /dev/zero", NULL};
+    pid_t child;
+    const int failed = posix_spawn(&child, "/bin/sh", &actions, NULL, words, environ);
+    waitpid(child, NULL, 0);
+    told("spawn", failed);
+    told("write", write(file, filled('c', RECORD), RECORD));
+}
+
+/* Other ways to the same file, which leave pages in the page cache. */
+static void copied(void) {
+    char from_path[4200];
+    int pipe_ends[2];
+    loff_t at = 5 * MIB + 100;
+    snprintf(from_path, sizeof from_path, "%s-from", path);
+    const int from = open(from_path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    told("write", write(from, filled('f', RECORD), RECORD));
+    lseek(from, 0, SEEK_SET);
+    records_of('a');
+    told("sendfile", sendfile(file, from, NULL, MIB));
+    told("write", pwrite(file, filled('b', RECORD), RECORD, 12 * MIB));
+    told("copy", copy_file_range(from, NULL, file, &at, 512 << 10, 0));
+    pipe(pipe_ends);
+    told("in", splice(from, NULL, pipe_ends[1], NULL, 65536, 0));
+    told("out", splice(pipe_ends[0], NULL, file, NULL, 65536, 0));
+    told("write", write(file, filled('c', RECORD), RECORD));
+    told("write", pwrite(file, filled('d', RECORD), RECORD, 4 * MIB));
+    told("write", write(from, filled('g', RECORD), RECORD));
+}
+
+static void unnamed(void) {
+    char name[64];
+    *strrchr(path, '/') = 0;
+    file = open(path, O_TMPFILE | O_RDWR, 0600);
+    records_of('a');
+    snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+    strcat(path, "/linked");
+    told("link", linkat(AT_FDCWD, name, AT_FDCWD, path, AT_SYMLINK_FOLLOW));
+    told("write", write(file, filled('b', RECORD), RECORD));
+    fchmod(file, 0400);
+    const int second = open(path, O_RDONLY);
+    told("write", write(second, filled('c', RECORD), RECORD));
+}
+
+static void resized(void) {
+    records_of('a');
+    told("shorter", ftruncate(file, 3 * MIB + 100));
+    told("write", write(file, filled('b', RECORD), RECORD));
+    told("hole", fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, MIB + 5, 2 * MIB));
+    told("write", pwrite(file, filled('c', RECORD), RECORD, 2 * MIB));
+    told("ahead", fallocate(file, FALLOC_FL_KEEP_SIZE, 14 * MIB, 8 * MIB));
+    told("write", write(file, filled('d', RECORD), RECORD));
+    told("ahead", fallocate(file, 0, 20 * MIB, 4 * MIB));
+    told("write", write(file, filled('e', MIB), MIB));
+    told("zeros", fallocate(file, FALLOC_FL_ZERO_RANGE, 12 * MIB, 3 * MIB));
+    told("write", pwrite(file, filled('f', RECORD), RECORD, 13 * MIB));
+}
+
+/* The number of the file is another file's, by way of dup3 and freopen. */
+static void renumbered(void) {
+    char other_path[4200];
+    snprintf(other_path, sizeof other_path, "%s-other", path);
+    const int other = open(other_path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    records_of('a');
+    told("dup3", dup3(other, file, O_CLOEXEC) == file);
+    told("write", write(file, filled('b', RECORD), RECORD));
+    told("write", write(other, filled('c', RECORD), RECORD));
+    FILE* own = fopen(path, "r+");
+    told("write", write(fileno(own), filled('d', RECORD), RECORD));
+    own = freopen(other_path, "r+", own);
+    told("write", write(fileno(own), filled('e', RECORD), RECORD));
+    const int reader = open(path, O_RDONLY); /* nobody has `path` open for writing now */
+    told("lease", fcntl(reader, F_SETLEASE, F_RDLCK));
+}
+
 static void memory_ends(void) {
     char* memory =
         mmap(NULL, 2 * RECORD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -292,10 +510,10 @@ static void jumped(void) {
     whole_records();
 }
 
-static void fill(void) {
+static void fill_by(size_t size) {
     long total = 0;
     for (;;) {
-        const ssize_t wrote = write(file, filled('f', RECORD), RECORD);
+        const ssize_t wrote = write(file, filled('f', size), size);
         if (wrote <= 0) break;
         total += wrote;
     }
@@ -305,6 +523,10 @@ static void fill(void) {
     printf("errno %d, the file has what was written: %d, the position %d\n", error,
            info.st_size == total, lseek(file, 0, SEEK_CUR) == total);
 }
+
+static void fill(void) { fill_by(RECORD); }
+
+static void fill_at_once(void) { fill_by(100 * MIB); }
 
 int main(int count, char** words) {
     static const struct {
@@ -329,10 +551,23 @@ int main(int count, char** words) {
                 {"stream", stream},
                 {"cancelled", cancelled},
                 {"jumped", jumped},
+                {"exec_locks", exec_locks},
+                {"after_exec", after_exec},
+                {"leased", leased},
+                {"lock_race", lock_race},
+                {"destructor", destructor},
+                {"sandboxed", sandboxed},
+                {"spawned", spawned},
+                {"copied", copied},
+                {"unnamed", unnamed},
+                {"resized", resized},
+                {"renumbered", renumbered},
+                {"fill_at_once", fill_at_once},
                 {"fill", fill}};
     if (count < 3) return 2;
+    setvbuf(stdout, NULL, _IONBF, 0);
     snprintf(path, sizeof path, "%s/file", words[1]);
-    file = opened(O_TRUNC);
+    file = opened(strcmp(words[2], "after_exec") ? O_TRUNC : 0);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (strcmp(ways[i].name, words[2]) == 0) ways[i].run();
     return 0;

@@ -246,6 +246,11 @@ def test_large_writes_made_direct_leave_fsync_nothing_to_write() -> None:
         (4 * 206e-6, 4 * -244e-6)
     )
     assert saved_by_direct(recording_of(small), MACHINE.io, 1 << 20) is None  # type: ignore[arg-type]
+    assert MACHINE.io is not None
+    btrfs = MACHINE.io.model_copy(
+        update={"file_system": MACHINE.io.file_system.model_copy(update={"value": "btrfs"})}
+    )
+    assert saved_by_direct(recording_of(large), btrfs, 1 << 20) is None
 
 
 def test_large_writes_leave_nothing_to_gain_by_merging() -> None:
