@@ -9,29 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import typer.rich_utils
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 import pagelens
+from pagelens.cli.help import shape_help
 from pagelens.errors import PagelensError
 from pagelens.interrupts import ending_at_once
 
 FOLDER = Path(__file__).parent / "commands"
 _HEAD = re.compile(r'"""`pagelens (?P<name>[a-z-]+)`: (?P<line>.*?\.)(""")?')
-
-# Errors and docs/cli.md show ranges. In the help they would take the room of the text.
-typer.rich_utils.RANGE_STRING = ""
-
-
-def _name_of_value(parameter: Any, ctx: Any) -> str | None:
-    if isinstance(parameter, TyperArgument) or parameter.is_flag:
-        return None
-    return parameter.metavar or str(parameter.display_type(ctx))
-
-
-# Typer's words for types, such as <bool> at a flag, say nothing to who types a command.
-for kind in (TyperOption, TyperArgument):
-    kind.display_type_rich = _name_of_value  # type: ignore[assignment,method-assign]
 
 ORDER = ("trace", "explain", "place")  # shown first in the list of commands; the rest follow by name
 
@@ -76,20 +62,8 @@ class _Commands(TyperGroup):
             module = importlib.import_module(_module(cmd_name))
         command = typer.main.get_command(module.app)
         command.name = cmd_name
-        _close_up(command)
+        shape_help(command)
         return command
-
-
-def _close_up(command: Any) -> None:
-    """Leave no empty line between the examples of a command, so that its help fits a screen.
-
-    Indented by four spaces they are a block of code in docs/cli.md, too.
-    """
-    lines = [line for line in (command.epilog or "").splitlines() if line.strip()]
-    indented = [f"    {line.strip()}" if line.startswith(" ") else f"\n{line}\n" for line in lines]
-    command.epilog = "\n".join(indented).strip("\n")
-    for part in getattr(command, "commands", {}).values():
-        _close_up(part)
 
 
 app = typer.Typer(

@@ -264,7 +264,7 @@ def test_a_file_system_without_locks_will_do(tmp_path: Path, monkeypatch: pytest
 def test_help_has_examples(explain: Run) -> None:
     text = " ".join(explain("--help").stdout.split())
     assert "pagelens explain -- ./app args" in text
-    assert "pagelens explain --machine cori-knl-cache --workload stream-triad --size 17.6GB" in text
+    assert "pagelens explain --workload stream-triad --size 17.6GB" in text
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ EXAMPLES = """Examples:
 
   pagelens explain --apply -- ./app args
 
-  pagelens explain --machine cori-knl-cache --workload stream-triad --size 17.6GB
+  pagelens explain --workload stream-triad --size 17.6GB
 
   pagelens explain app.trace --history "boot; age(jobs=30); io(20GB, buffered); drop_caches; run"
 
@@ -100,7 +100,7 @@ Apply = Annotated[
     bool,
     Option(
         "--apply",
-        help="Run the program afterwards with the best remedy that you can apply here (docs/run.md).",
+        help="Then run the program with the best remedy that you can apply here (docs/run.md).",
     ),
 ]
 
@@ -116,7 +116,7 @@ Sensitivity = Annotated[
     bool,
     Option(
         "--sensitivity",
-        help="List what the machine file assumes, and whether the conclusion survives other values.",
+        help="List what the machine file assumes, and whether other values change the conclusion.",
     ),
 ]
 

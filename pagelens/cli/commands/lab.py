@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pagelens.cli.options import Quiet
+from pagelens.cli.options import RARE, Json, Quiet, Seed
 from pagelens.cli.text.lab import compared_row, render_run, step_lines
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.files import write_whole
@@ -86,12 +86,15 @@ MachineName = Annotated[
         "--machine", metavar="NAME", help="The machine whose private caches and bandwidths are used."
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="The seed of every random draw.")]
 Limit = Annotated[
     float,
-    typer.Option(min=1, metavar="SECONDS", help="Stop a run that has taken this much processor time."),
+    typer.Option(
+        min=1,
+        metavar="SECONDS",
+        help="Stop a run that has taken this much processor time.",
+        rich_help_panel=RARE,
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @app.command(
@@ -114,7 +117,10 @@ def run_command(
     kernel: KernelName = DEFAULT_KERNEL,
     machine: MachineName = _MACHINE,
     ways: Annotated[
-        int, typer.Option(min=1, max=16, metavar="N", help="The ways of the memory-side cache.")
+        int,
+        typer.Option(
+            min=1, max=16, metavar="N", help="The ways of the memory-side cache.", rich_help_panel=RARE
+        ),
     ] = 1,
     numa: Annotated[
         str,
@@ -135,17 +141,23 @@ def run_command(
         typer.Option(
             metavar="SIZE",
             help="How much memory is set aside at boot for pages of 2MiB or 1GiB; half of memory for 1GiB.",
+            rich_help_panel=RARE,
         ),
     ] = "0B",
     file: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Copy this file to /app, beside the program; can be repeated."),
+        typer.Option(
+            metavar="FILE",
+            help="Copy this file to /app, beside the program; can be repeated.",
+            rich_help_panel=RARE,
+        ),
     ] = None,
     plan: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="Put the program's objects on the nodes that this plan of `pagelens place` names.",
+            rich_help_panel=RARE,
         ),
     ] = None,
     fast_node: Annotated[
@@ -154,12 +166,16 @@ def run_command(
             min=0,
             metavar="N",
             help="The node that is fast memory for --plan; by default the fastest of --numa.",
+            rich_help_panel=RARE,
         ),
     ] = None,
     slow_node: Annotated[
         int | None,
         typer.Option(
-            min=0, metavar="N", help="The node that is slow memory for --plan; by default all others."
+            min=0,
+            metavar="N",
+            help="The node that is slow memory for --plan; by default all others.",
+            rich_help_panel=RARE,
         ),
     ] = None,
     seed: Seed = 1,

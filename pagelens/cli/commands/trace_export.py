@@ -11,7 +11,7 @@ import typer
 from pagelens.accesses import open_trace
 from pagelens.errors import UsageError
 from pagelens.files import write_whole
-from pagelens.frames import DEFAULT_HISTORY, MODIFIERS, Node, find_policy, parse_history, policies
+from pagelens.frames import DEFAULT_HISTORY, Node, find_policy, parse_history
 from pagelens.machine import load_machine
 from pagelens.replay import FORMATS, page_table, physical_lines, write_lines, write_v2p
 from pagelens.units import format_count
@@ -41,7 +41,9 @@ def trace_export(
     ],
     form: Annotated[
         Literal["dramsim3", "ramulator", "champsim", "v2p"],
-        typer.Option("--format", help=f"{WRITES}; v2p is drmemtrace's table of each page's frame."),
+        typer.Option(
+            "--format", metavar="NAME", help=f"{WRITES}; v2p is drmemtrace's table of each page's frame."
+        ),
     ] = "dramsim3",
     machine: Annotated[
         str,
@@ -53,8 +55,7 @@ def trace_export(
         str,
         typer.Option(
             metavar="NAME",
-            help=f"The policy that gives the pages their frames: {', '.join(policies)}, "
-            f"with +{' or +'.join(MODIFIERS)} behind it.",
+            help="The policy that gives the pages their frames (docs/frames.md).",
         ),
     ] = "contiguous",
     history: Annotated[
