@@ -51,8 +51,7 @@ FAILING = {
         "Speedup of all data in fast memory on KNL, from instructions and lines of the regions alone",
     },
     "placement": {
-        "All of the hydro in fast memory over all in slow memory, two sockets",
-        "All of the hydro in fast memory over all in slow memory, KNL flat",
+        "All of LULESH in fast memory over all in slow memory, two sockets",
     },
     "io-cori": {"The speed of copying alone explains how slow KNL is at equal clock rates"},
     "johnny-cache": {

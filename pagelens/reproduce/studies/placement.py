@@ -4,8 +4,10 @@ Three programs run on three machines with two memories, from one profile each (d
 not say which arrays its developer placed, so every list of the hydro's lasting arrays is evaluated.
 """
 
+import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from itertools import product
 
 import numpy as np
@@ -14,6 +16,8 @@ from matplotlib.figure import Figure
 from pagelens.accesses.declared import declared
 from pagelens.accesses.declared.hydro import LOOPS
 from pagelens.accesses.workload import Cut
+from pagelens.address.units import LINE_BYTES
+from pagelens.machine import Machine
 from pagelens.place.analysis import SWEEP, PoliciesAtCapacity, evaluate_policies
 from pagelens.place.cache_mode import CacheMode, cache_modes
 from pagelens.place.object_list import listed_objects
@@ -27,6 +31,7 @@ from pagelens.reproduce.study import Findings, Study
 
 SOCKETS, KNL, MAX = "sandy-bridge-two-socket", "cori-knl-flat", "xeon-max-flat"
 MACHINES = {SOCKETS: "two sockets", KNL: "KNL flat", MAX: "Xeon Max flat"}
+LULESH_RANKS = {SOCKETS: 8, KNL: 64}  # one for each core of the poster's machines (assumed for the sockets)
 RANKS = {SOCKETS: 8, KNL: 34, MAX: 56}  # of a core each; on KNL of a tile's two
 BYTES = {SOCKETS: 2 << 30, KNL: 4 << 30, MAX: 8 << 30}  # of all ranks (assumed: they fit fast memory)
 PROGRAMS = {"hydro": "hydro (LULESH)", "cg": "cg (HPCG)", "minife": "minife"}
@@ -37,6 +42,8 @@ LISTS = {
     "minife": ("values", "columns", "starts"),
 }
 TEMPORARY = ("gradients", "before")  # of the hydro; its other arrays last
+# What LULESH was built for: the nearest to the processor that the tracer's emulator runs.
+NEAREST = {SOCKETS: "sandybridge", KNL: "x86-64-v3"}
 SPEEDUP = {SOCKETS: 0.32, KNL: 0.43}  # of all fast over all slow, figure 1
 BY_LIST = {SOCKETS: 0.03, KNL: 0.01}  # "3% on the dual-socket and less than 1% on the KNL"
 HALF = SWEEP.index(0.5)
@@ -73,7 +80,7 @@ def run(context: StudyContext) -> Findings:
     cases = dict(zip(keys, found, strict=True))
     lists = {machine: _all_lists(cases["hydro", machine]) for machine in (SOCKETS, KNL)}
     rows = (
-        *(_best_case(cases["hydro", machine], machine) for machine in (SOCKETS, KNL)),
+        *(_best_case(context.machine(machine)) for machine in (SOCKETS, KNL)),
         *(_developer(cases["hydro", machine], lists[machine], machine) for machine in (SOCKETS, KNL)),
         _hmpt([cases[program, MAX] for program in PROGRAMS]),
         _half(list(cases.values())),
@@ -129,18 +136,44 @@ def _all_lists(case: Case) -> Floats:
     return np.asarray(case.model.all_slow_s / case.model.seconds_of_many(shares) - 1)
 
 
-def _best_case(case: Case, machine: str) -> Row:
-    speedup = case.model.all_slow_s / case.model.all_fast_s - 1
+def _best_case(machine: Machine) -> Row:
+    """Return LULESH's own speedup, from what one rank executes and moves (data/lulesh/README.md)."""
+    published = SPEEDUP[machine.name]
+    speedups = {
+        each["march"]: _speedup(each, machine) for each in _lulesh() if each["machine"] == machine.name
+    }
+    own = speedups.pop(NEAREST[machine.name])
+    others = ", ".join(f"{march} {speedup:.0%}" for march, speedup in speedups.items())
     return Row(
-        f"All of the hydro in fast memory over all in slow memory, {MACHINES[machine]}",
+        f"All of LULESH in fast memory over all in slow memory, {MACHINES[machine.name]}",
         "poster 107, figure 1 and its text",
         Kind.PREDICTED,
-        value(f"{SPEEDUP[machine]:.0%}", speedup=SPEEDUP[machine]),
-        value(f"{speedup:.0%}", speedup=speedup),
-        near(speedup, SPEEDUP[machine]),
-        "From lines and instructions of the declared hydro alone, nothing calibrated on either machine: its "
-        "instructions are not LULESH's, and all of them overlap with lines within a loop.",
+        value(f"{published:.0%}", speedup=published),
+        value(f"{own:.0%}", speedup=own),
+        near(own, published),
+        f"From instructions, waiting and lines of LULESH 2.0, counted on a trace; built for "
+        f"{NEAREST[machine.name]}, the nearest to the processor that can be traced (for others: {others}). "
+        "The poster does not say how it was built.",
     )
+
+
+def _lulesh() -> list[dict[str, str]]:
+    with (files("pagelens.reproduce") / "data" / "lulesh" / "counts.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def _speedup(counts: Mapping[str, str], machine: Machine) -> float:
+    """Return how much faster fast memory is: lines overlap with instructions, and with waiting for others."""
+    assert machine.fast_memory is not None
+    slow, fast = (
+        max(
+            float(counts["issue_cycles"]) / machine.cores.frequency.value
+            + float(counts["waiting_lines"]) * memory.latency.value,
+            LULESH_RANKS[machine.name] * float(counts["lines"]) * LINE_BYTES / memory.bandwidth.value,
+        )
+        for memory in (machine.ddr, machine.fast_memory)
+    )
+    return slow / fast - 1
 
 
 def _developer(case: Case, lists: Floats, machine: str) -> Row:
