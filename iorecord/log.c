@@ -211,7 +211,7 @@ struct record* log_take(unsigned texts) {
 }
 
 void log_publish(struct record* record, enum record_kind kind) {
-    __atomic_store_n(&record->kind, (uint16_t)kind, __ATOMIC_RELEASE);
+    __atomic_store_n(&record->kind, (uint8_t)kind, __ATOMIC_RELEASE);
 }
 
 void log_with_text(enum record_kind kind, const struct record* filled, const char* text) {

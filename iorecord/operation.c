@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "iorecord/callers.h"
 #include "iorecord/files.h"
 #include "iorecord/log.h"
 #include "iorecord/process.h"
@@ -49,6 +50,7 @@ static void end(const struct operation* operation, const struct request* request
     record->descriptor = request->descriptor;
     record->flags = request->flags;
     record->buffers = request->buffers;
+    record->caller = caller_now();
     log_publish(record, request->kind);
 }
 

@@ -30,6 +30,7 @@ static uint64_t clock_ns(clockid_t clock) {
 
 static void record_process(enum record_kind kind) {
     char program[MOST_TEXT];
+    struct rusage used;
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     program[length > 0 ? length : 0] = 0;
     struct record record = {.start_ns = clock_ns(CLOCK_MONOTONIC)};
@@ -37,6 +38,10 @@ static void record_process(enum record_kind kind) {
     record.PROCESS_CPU_NS = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     record.PROCESS_PARENT = getppid();
     record.PROCESS_RANK = -1;
+    if (getrusage(RUSAGE_SELF, &used) == 0) {
+        record.PROCESS_MINOR_FAULTS = (uint64_t)used.ru_minflt;
+        record.PROCESS_MAJOR_FAULTS = (uint64_t)used.ru_majflt;
+    }
     for (size_t i = 0; i < sizeof RANKS / sizeof *RANKS; i++) {
         const char* rank = getenv(RANKS[i]);
         if (rank && *rank) {

@@ -35,10 +35,16 @@ enum record_kind {
     KIND_COPY,       /* copy_file_range, sendfile: `address` is the descriptor that is read */
     KIND_SYNC_RANGE, /* sync_file_range */
     KIND_READAHEAD,
+    KIND_QUEUED_READ, /* handed over to libaio or io_uring; `result` is what was asked for */
+    KIND_QUEUED_WRITE,
+    KIND_QUEUED_SYNC,
+    KIND_SUBMIT, /* the call that hands over `size` of these */
+    KIND_AWAIT,  /* the call that waits for `size` of them */
 };
 
 struct record {
-    uint16_t kind;
+    uint8_t kind;
+    uint8_t caller; /* iorecord/callers.h */
     uint16_t cpu;
     uint32_t thread;
     union {
@@ -75,6 +81,8 @@ struct record {
 #define PROCESS_CPU_NS cpu_ns   /* user and system time of the process so far */
 #define PROCESS_PARENT offset
 #define PROCESS_RANK result /* MPI rank, or -1 */
+#define PROCESS_MINOR_FAULTS size
+#define PROCESS_MAJOR_FAULTS address
 
 struct chunk_header {
     char magic[8];

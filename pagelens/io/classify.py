@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from pagelens.io import kinds
 from pagelens.io.kinds import KINDS
 from pagelens.io.recording import Recording
 
@@ -24,12 +25,13 @@ UNALIGNED_WRITE, SMALL_FOLIO_READ, FAR_READ, DIRECT_NEW_WRITE = (
     "unaligned_write", "small_folio_read", "far_read", "direct_new_write",
 )  # fmt: skip
 BUFFERED_READS = (READ, COLD_READ, SCATTERED_READ)
-SYNC, OPENING, CREATING, CALL, OTHER = "sync", "opening", "creating", "call", "other"
+SYNC, OPENING, CREATING, CALL, QUEUED, OTHER = "sync", "opening", "creating", "call", "queued", "other"
 
 _NEAR = 128 << 10  # bytes further in a file that are still a sequence: the least that Linux reads ahead
 _MOST_PAGES = 1 << 23  # looked at one by one; if there are more, several count as one
 _WAITED_NS = 20_000  # a read that waited so long was not in the page cache, where nothing else says
 _DONTNEED = 4
+_QUEUE = (*kinds.QUEUED, KINDS["submit"], KINDS["await"])
 _CALLS = tuple(KINDS[name] for name in ("seek", "dup", "setfl", "advise", "readahead", "close"))
 
 
@@ -88,6 +90,8 @@ def _path() -> pl.Expr:
         .then(pl.when(makes).then(pl.lit(CREATING)).otherwise(pl.lit(OPENING)))
         .when(kind.is_in(_CALLS) | transfer)
         .then(pl.lit(CALL))
+        .when(kind.is_in(_QUEUE))
+        .then(pl.lit(QUEUED))
         .otherwise(pl.lit(OTHER))
     )
 

@@ -12,6 +12,7 @@ import polars as pl
 from pagelens.io import classify as paths
 from pagelens.io.classify import classify
 from pagelens.io.facts import Facts, describe
+from pagelens.io.gaps import gaps
 from pagelens.io.predict import Cost, Floats, predict
 from pagelens.io.recording import Recording
 from pagelens.io.what_if import Option, options
@@ -205,8 +206,7 @@ def _notes(recording: Recording, io: Io) -> list[str]:
         notes.append(
             f"{recording.header.source} does not tell processor times, so the model cannot be checked here."
         )
-    if recording.header.dropped:
-        notes.append(f"{recording.header.dropped:,} operations are missing from the recording.")
+    notes += [f"{line[:1].upper()}{line[1:]}." for line in gaps(recording)]
     notes.append("Recorded waiting includes that for a processor which other programs had.")
     notes.append(
         "Not in the model: contention with other programs, the processor time of writing data back, and "
@@ -232,5 +232,6 @@ _WORDS = {
     paths.OPENING: "open and close",
     paths.CREATING: "new files",
     paths.CALL: "other calls",
+    paths.QUEUED: "libaio, io_uring",
     paths.OTHER: "mmap, truncate, ...",
 }

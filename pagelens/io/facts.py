@@ -7,11 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from pagelens.io.kinds import KINDS, NAMES
+from pagelens.io.kinds import CALLERS, KINDS, NAMES, QUEUED
 from pagelens.io.recording import Recording
 
 _MOST_FILES = 10
-TRANSFERS = (KINDS["read"], KINDS["write"], KINDS["copy"])
+# Bytes of queued operations are those that were asked for.
+TRANSFERS = (*(KINDS[name] for name in ("read", "write", "copy")), *QUEUED)
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,17 @@ class OfFile:
 
 
 @dataclass(frozen=True)
+class OfCaller:
+    """All operations that were made in one function of MPI-IO or HDF5, or in none of them."""
+
+    caller: str  # empty: in none
+    count: int
+    bytes: int
+    wall_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True)
 class Facts:
     """The facts of a whole recording."""
 
@@ -55,6 +67,7 @@ class Facts:
     unknown: list[str]
     kinds: list[OfKind]
     largest: list[OfFile]  # the files that took most time
+    callers: list[OfCaller]  # empty if no such function was called
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as docs/io-format.md describes them."""
@@ -78,6 +91,7 @@ def describe(recording: Recording) -> Facts:
         unknown=header.unknown,
         kinds=_kinds(plain),
         largest=_files(recording, plain),
+        callers=_callers(plain),
     )
 
 
@@ -99,6 +113,20 @@ def _kinds(plain: pl.DataFrame) -> list[OfKind]:
         OfKind(NAMES[row["kind"]], row["count"], row["bytes"], round(row["median"] or 0), row["wall"] / 1e9,
                row["cpu"] / 1e9, row["failed"])
         for row in grouped.iter_rows(named=True)
+    ]  # fmt: skip
+
+
+def _callers(plain: pl.DataFrame) -> list[OfCaller]:
+    if not (plain["caller"] > 0).any():
+        return []
+    moved = pl.when(pl.col("kind").is_in(TRANSFERS)).then(pl.col("result").clip(0)).otherwise(0)
+    grouped = plain.group_by("caller").agg(
+        pl.len(), moved.sum().alias("bytes"), pl.col("wall_ns", "cpu_ns").sum()
+    )
+    return [
+        OfCaller(CALLERS[row["caller"]] if row["caller"] < len(CALLERS) else "unknown", row["len"],
+                 row["bytes"], row["wall_ns"] / 1e9, row["cpu_ns"] / 1e9)
+        for row in grouped.sort("wall_ns", "caller", descending=[True, False]).iter_rows(named=True)
     ]  # fmt: skip
 
 

@@ -16,9 +16,9 @@ from pagelens.io import kinds
 MAGIC, VERSION = b"PLIOLOG\0", 1
 RECORD = np.dtype(
     [
-        ("kind", "<u2"), ("cpu", "<u2"), ("thread", "<u4"), ("start_ns", "<u8"), ("wall_ns", "<u8"),
-        ("cpu_ns", "<u8"), ("offset", "<i8"), ("size", "<u8"), ("result", "<i8"), ("address", "<u8"),
-        ("descriptor", "<i4"), ("flags", "<u4"), ("buffers", "<u4"), ("texts", "<u4"),
+        ("kind", "u1"), ("caller", "u1"), ("cpu", "<u2"), ("thread", "<u4"), ("start_ns", "<u8"),
+        ("wall_ns", "<u8"), ("cpu_ns", "<u8"), ("offset", "<i8"), ("size", "<u8"), ("result", "<i8"),
+        ("address", "<u8"), ("descriptor", "<i4"), ("flags", "<u4"), ("buffers", "<u4"), ("texts", "<u4"),
     ]
 )  # fmt: skip
 _CHUNK = np.dtype([("magic", "S8"), ("version", "<u4"), ("process", "<u4"), ("bytes", "<u8"),

@@ -18,6 +18,7 @@ from pagelens.host.native_files import native_file
 from pagelens.host.output_name import checked_output, expand_rank
 from pagelens.host.perf_events import events_ready
 from pagelens.host.program_signals import SignalsHandedOn
+from pagelens.io.gaps import gaps
 from pagelens.io.importers.strace import STRACE_OPTIONS, read_strace
 from pagelens.io.raw_log import read_raw_logs
 from pagelens.io.recording import SUFFIX, Header, Recording, read_recording
@@ -141,7 +142,6 @@ def _run(
 
 def _lacks(recording: Recording) -> Iterator[str]:
     """Yield one line for each thing that is missing from the recording."""
-    if recording.header.dropped:
-        yield f"{recording.header.dropped:,} operations are missing: the disk was full, or a limit reached"
+    yield from gaps(recording)
     if not recording.operations.height:
         yield "no operation on a file was seen; a program without libc's functions needs strace"

@@ -44,6 +44,7 @@ COLUMNS: dict[str, Any] = {
     "append": pl.Boolean,
     "cpu": pl.UInt16,
     "buffers": pl.UInt32,
+    "caller": pl.UInt8,
 }
 MOST = 1 << 62  # of a time, a size or an offset: sums of a few stay numbers
 
@@ -76,6 +77,8 @@ class Process(_Record):
     begin_ns: int = Field(default=0, ge=-MOST, le=MOST)
     end_ns: int | None = Field(default=None, ge=-MOST, le=MOST)  # None: it was killed, or ran another program
     cpu_ns: int | None = Field(default=None, ge=0, le=MOST)
+    minor_faults: int | None = Field(default=None, ge=0, le=MOST)  # page faults of all its memory
+    major_faults: int | None = Field(default=None, ge=0, le=MOST)  # those that waited for a disk
 
 
 class Header(_Record):
@@ -161,7 +164,7 @@ def _header(raw: bytes, where: str) -> Header:
 
 def _checked(table: pa.Table, where: str) -> pl.DataFrame:
     try:
-        frame = pl.DataFrame(pl.from_arrow(table)).select(
+        frame = pl.DataFrame(pl.from_arrow(_plain(table))).select(
             pl.col(name).cast(kind, strict=True) for name, kind in COLUMNS.items()
         )
         bad = frame.null_count().sum_horizontal().sum() or frame.select(_impossible()).item()
@@ -170,6 +173,22 @@ def _checked(table: pa.Table, where: str) -> pl.DataFrame:
     if bad:
         raise UsageError(f"{where}: its operations are damaged; record the program again")
     return frame
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Return the columns that are known, all of plain numbers. Raises ValueError if one is missing.
+
+    Damaged names and types must not reach Polars, which panics over them. The first recordings have no column
+    `caller`.
+    """
+    if "caller" not in table.column_names:
+        table = table.append_column("caller", pa.nulls(table.num_rows, pa.uint8()).fill_null(0))
+    if missing := COLUMNS.keys() - set(table.column_names):
+        raise ValueError(missing)
+    columns = table.select(list(COLUMNS))
+    if not all(pa.types.is_integer(kind) or pa.types.is_boolean(kind) for kind in columns.schema.types):
+        raise ValueError
+    return columns
 
 
 def _impossible() -> pl.Expr:

@@ -18,6 +18,7 @@ from pagelens.io.kinds import KINDS
 from pagelens.io.raw_log import RECORD, RawLog
 from pagelens.io.recording import COLUMNS, MOST, File, Header, Process, Recording
 
+_MOST_DESCRIPTORS = (1 << 31) - 1
 _NOWHERE = -1  # the offset of operations that have none
 _Stream = tuple[int, int, int, int, int, int, int]
 _STREAMS = {
@@ -96,6 +97,8 @@ def _process(log: RawLog, began: int) -> Process:
         begin_ns=_time(records["start_ns"].min(), began),
         end_ns=None if end is None else _time(records["start_ns"][end], began),
         cpu_ns=None if end is None else min(int(records["cpu_ns"][end]), MOST),
+        minor_faults=None if end is None else min(int(records["size"][end]), MOST),
+        major_faults=None if end is None else min(int(records["address"][end]), MOST),
     )
 
 
@@ -151,7 +154,9 @@ def _streams(log: RawLog, operations: pl.DataFrame, files: _Files, began: int) -
 def _doubled(operations: pl.DataFrame, rows: list[_Stream]) -> list[_Stream]:
     """Return where descriptors made by `dup` lead: to the streams of those that they double."""
     made: list[_Stream] = []
-    doubles = operations.filter((pl.col("kind") == KINDS["dup"]) & (pl.col("result") >= 0))
+    doubles = operations.filter(
+        (pl.col("kind") == KINDS["dup"]) & pl.col("result").is_between(0, _MOST_DESCRIPTORS)
+    )
     for since, descriptor, second in doubles.select("start_ns", "descriptor", "result").iter_rows():
         leads = [row for row in (*rows, *made) if row[1] == descriptor and row[0] <= since]
         if leads:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -210,6 +211,28 @@ def test_strace_calls_that_were_interrupted_are_one() -> None:
         ("write", 0, 4, 4, 32000),
     ]
     assert [file.path for file in recording.header.files] == ["/etc/passwd", "/tmp/o", "/tmp/a, b"]
+
+
+def test_numbers_that_no_process_or_descriptor_has_are_left_out() -> None:
+    """Fuzzing found these: 9999999999 fits into no column, and Python does not take 0000001 for a number."""
+    bad = b"""9999999999 1.0 fsync(3</a>) = 0 <0.000016>
+7 1.1 fsync(9999999999</a>) = 0 <0.000016>
+7 1.2 fsync(3</a>) = 0000001 <0.000016>
+7 1.3 fsync(3</a>) = 0 <0.000016>
+"""
+    recording = read_strace(io.BytesIO(bad), Header(source="strace"))
+    assert recording.operations["process"].to_list() == [7]
+    log = parse_raw_log(raw_log([{"kind": KINDS["dup"], "start_ns": 5, "result": 1 << 40}]))
+    assert log is not None
+    assert resolve([log], Header(source="recorder")).operations.height == 1
+
+
+def test_recordings_without_the_column_of_callers_are_read(tmp_path: Path) -> None:
+    recording = a_recording()
+    table = recording.operations.drop("caller").to_arrow()
+    header = {b"pagelens.io": recording.header.model_dump_json().encode()}
+    pq.write_table(table.cast(table.schema.with_metadata(header)), tmp_path / "old.plio")
+    assert parse_recording((tmp_path / "old.plio").read_bytes(), "it").operations.equals(recording.operations)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\3\4 no recording", b"PAR1PAR1"])

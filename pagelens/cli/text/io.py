@@ -9,6 +9,8 @@ from pagelens.units import format_size, format_time
 
 _KINDS = ("operation", "count", "bytes", "median", "wall", "processor", "failed")
 _KIND_WIDTHS = (11, -9, -9, -9, -9, -9, -7)
+_CALLERS = ("called in", "operations", "bytes", "wall", "processor")
+_CALLER_WIDTHS = (30, -11, -10, -10, -10)
 _FILES = ("file", "reads", "bytes", "writes", "bytes", "wall")
 _FILE_WIDTHS = (34, -7, -8, -7, -8, -9)
 
@@ -44,6 +46,9 @@ def info_lines(facts: Facts) -> Iterator[str]:
         ],
         _KIND_WIDTHS,
     )  # fmt: skip
+    if facts.callers:
+        yield ""
+        yield from caller_lines(facts)
     if facts.largest:
         yield ""
         yield from table(
@@ -55,3 +60,16 @@ def info_lines(facts: Facts) -> Iterator[str]:
             ],
             _FILE_WIDTHS,
         )  # fmt: skip
+
+
+def caller_lines(facts: Facts) -> Iterator[str]:
+    """Yield a table of the functions of MPI-IO and HDF5 in which operations were made."""
+    yield from table(
+        _CALLERS,
+        [
+            (c.caller or "none of MPI-IO and HDF5", f"{c.count:,}", format_size(c.bytes),
+             format_time(c.wall_s), "" if "cpu_ns" in facts.unknown else format_time(c.cpu_s))
+            for c in facts.callers
+        ],
+        _CALLER_WIDTHS,
+    )  # fmt: skip

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from pagelens.cli.text.io import caller_lines
 from pagelens.cli.text.tables import count_noun, shorten, table, wrap
 from pagelens.io import GOOD, Explanation, Way, in_words
 from pagelens.units import format_share, format_size, format_time
@@ -28,6 +29,9 @@ def render_explanation(e: Explanation) -> Iterator[str]:
         ],
         _PATH_WIDTHS,
     )  # fmt: skip
+    if e.facts.callers:
+        yield ""
+        yield from caller_lines(e.facts)
     yield ""
     yield from table(_WAYS, [_way(way) for way in e.ways], _WAY_WIDTHS)
     for note in e.notes:

@@ -12,8 +12,9 @@ from pagelens.io.recording import COLUMNS, MOST, File, Header, Process, Recordin
 _NOTHING = {
     "start_ns": 0, "wall_ns": 0, "cpu_ns": 0, "process": 0, "thread": 0, "file": -1, "descriptor": -1,
     "offset": -1, "size": 0, "result": 0, "address": 0, "flags": 0, "direct": False, "synchronous": False,
-    "append": False, "cpu": 0, "buffers": 1,
+    "append": False, "cpu": 0, "buffers": 1, "caller": 0,
 }  # fmt: skip
+_MOST_NUMBER = (1 << 31) - 1  # of processes and descriptors in Linux
 
 
 class RecordingBuilder:
@@ -38,8 +39,15 @@ class RecordingBuilder:
         self._processes.setdefault(number, Process(process=number, **facts))
 
     def add(self, kind: str, **values: Any) -> None:
-        """Add one operation. Values that are not given have their defaults."""
+        """Add one operation. Values that are not given have their defaults.
+
+        Raises ValueError if a number of a process, thread or descriptor is none.
+        """
         row = {**_NOTHING, "kind": KINDS[kind], **values}
+        if not (0 <= row["process"] <= _MOST_NUMBER and 0 <= row["thread"] <= _MOST_NUMBER):
+            raise ValueError
+        if not -_MOST_NUMBER <= row["descriptor"] <= _MOST_NUMBER:
+            raise ValueError
         for name in ("wall_ns", "cpu_ns", "size"):
             row[name] = max(0, min(int(row[name]), MOST))
         for name in ("start_ns", "result"):

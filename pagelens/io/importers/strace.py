@@ -104,7 +104,6 @@ class _Calls:
         """Add a call. Return whether it was an operation on a file."""
         arguments = _split(call["arguments"])
         shown = call["result"]
-        result = -1 if shown == "?" else int(shown, 0)
         duration = _DURATION.search(call["after"])
         times = {
             "start_ns": round(began * 1e9),
@@ -114,6 +113,7 @@ class _Calls:
         }
         self.builder.process(process)
         try:
+            result = -1 if shown == "?" else int(shown, 0)
             return self._operation(call["name"], arguments, result, call["after"], times)
         except (ValueError, IndexError):  # arguments that are not those of the call
             return False

@@ -1,0 +1,111 @@
+/*
+ * A process can have several copies of a library: Python's packages bring their own, and Debian has
+ * an HDF5 for each MPI. The caller must get the one that it would get without this library. So the
+ * function is looked up among the libraries that its caller was linked with, then in the order of
+ * the whole program, and at last in any library. The caller is not known if it ended by the call
+ * (a tail call): then the code to which the function returns counts as the caller.
+ */
+#define _GNU_SOURCE
+#include "iorecord/callers.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* All these functions take up to six whole numbers or pointers, in registers, and return one. */
+typedef long function(long, long, long, long, long, long);
+
+enum caller {
+    CALLER_NONE,
+#define NUMBER(name) CALLER_##name,
+    CALLERS(NUMBER)
+#undef NUMBER
+        CALLER_COUNT
+};
+
+static const char* const NAMES[] = {NULL,
+#define NAME(name) #name,
+                                    CALLERS(NAME)
+#undef NAME
+};
+
+static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
+    uint8_t now;
+    const void* inside; /* the innermost function that was called here */
+    struct {
+        const void *from, *inside; /* at the last call */
+        function* next;
+    } last[CALLER_COUNT];
+} own;
+
+uint8_t caller_now(void) { return own.now; }
+
+/* ISO C has no conversion between pointers to data and to functions. */
+static function* as_function(void* symbol) { return __extension__(function*) symbol; }
+
+/* Looks for the function in a library, and in those that it was linked with. */
+static void* found_from(const struct link_map* map, const char* name, const void* not_this) {
+    if (!*map->l_name) return NULL; /* the program itself, whose order begins with this library */
+    void* library = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+    if (library == NULL) return NULL;
+    void* found = dlsym(library, name);
+    dlclose(library);
+    return found == not_this ? NULL : found;
+}
+
+static const struct link_map* library_at(const void* code) {
+    Dl_info info;
+    struct link_map* map = NULL;
+    return code && dladdr1(code, &info, (void**)&map, RTLD_DL_LINKMAP) ? map : NULL;
+}
+
+static void* look_up(const char* name, const void* from, const void* wrapper) {
+    const struct link_map* const here = library_at(wrapper);
+    const struct link_map* caller = library_at(from);
+    /* After a tail call of a function that was called here, the return address is here. */
+    if (caller == here) caller = library_at(own.inside);
+    void* found = caller ? found_from(caller, name, wrapper) : NULL;
+    if (found == NULL) found = dlsym(RTLD_NEXT, name);
+    const struct link_map* map = _r_debug.r_map;
+    for (; found == NULL && map; map = map->l_next)
+        if (map != here) found = found_from(map, name, wrapper);
+    return found;
+}
+
+static function* next_of(enum caller caller, const void* from, const void* wrapper) {
+    const bool known = own.last[caller].from == from && own.last[caller].inside == own.inside;
+    if (known) return own.last[caller].next;
+    const int saved_errno = errno;
+    own.last[caller].next = as_function(look_up(NAMES[caller], from, wrapper));
+    own.last[caller].from = from;
+    own.last[caller].inside = own.inside;
+    errno = saved_errno;
+    return own.last[caller].next;
+}
+
+static long called(enum caller caller, const void* from, const void* wrapper, long a, long b,
+                   long c, long d, long e, long f) {
+    function* const next = next_of(caller, from, wrapper);
+    if (next == NULL) return -1; /* the program found a function by name that no library has */
+    const uint8_t outer = own.now;
+    const void* const inside = own.inside;
+    if (outer == CALLER_NONE) own.now = (uint8_t)caller;
+    own.inside = (const void*)(uintptr_t)next;
+    const long result = next(a, b, c, d, e, f);
+    own.inside = inside;
+    own.now = outer;
+    return result;
+}
+
+#define CODE(function) ((const void*)(uintptr_t)(function))
+
+#define WRAP(name)                                                                               \
+    EXPORT long name(long a, long b, long c, long d, long e, long f);                            \
+    EXPORT long name(long a, long b, long c, long d, long e, long f) {                           \
+        return called(CALLER_##name, __builtin_return_address(0), CODE(name), a, b, c, d, e, f); \
+    }
+CALLERS(WRAP)

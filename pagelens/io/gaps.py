@@ -1,0 +1,42 @@
+"""Says what a recording does not tell of its program, one line for each thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from pagelens.io.kinds import KINDS, QUEUED
+from pagelens.io.recording import Recording
+from pagelens.units import format_size
+
+_RING = "anon_inode:[io_uring]"  # how /proc names a descriptor of io_uring
+
+
+def gaps(recording: Recording) -> Iterator[str]:
+    """Yield one line for each kind of operation that is missing, or of which only a part is known."""
+    header, operations = recording.header, recording.operations
+    if header.dropped:
+        yield f"{header.dropped:,} operations are missing: the disk was full, or a limit reached"
+    queued = operations.filter(pl.col("kind").is_in(QUEUED)).height
+    if queued:
+        yield (
+            f"{queued:,} operations went through libaio or io_uring; what became of them is not known, and "
+            "only handing them over and waiting for them is timed"
+        )
+    elif any(file.path == _RING for file in header.files):
+        yield "the program uses io_uring by system calls of its own; these operations are not seen"
+    yield from _mapped(recording)
+
+
+def _mapped(recording: Recording) -> Iterator[str]:
+    maps = recording.regular.filter((pl.col("kind") == KINDS["mmap"]) & (pl.col("result") != -1))
+    if not maps.height:
+        return
+    counted = [p for p in recording.header.processes if p.major_faults is not None]
+    minor, major = sum(p.minor_faults or 0 for p in counted), sum(p.major_faults or 0 for p in counted)
+    yield (
+        f"{format_size(int(maps['size'].sum()))} of {maps['file'].n_unique():,} files were mapped; reads and "
+        "writes of mapped memory are not seen"
+        + (f" ({minor:,} page faults of all memory, {major:,} of them waited for a disk)" if counted else "")
+    )

@@ -1,0 +1,74 @@
+/* Calls libraries as programs do. Usage: io_libraries WAY; it writes the file `file`. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <linux/io_uring.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+int H5Dwrite(long, long, long, long, long, const void*);
+int MPI_File_write_at(long, long, const void*, int, long, void*);
+long io_submit(aio_context_t, long, struct iocb**);
+int io_uring_submit(void*);
+
+static int file;
+
+static void linked(void) {
+    H5Dwrite(file, 0, 0, 0, 0, NULL);
+    MPI_File_write_at(file, 8, NULL, 4, 0, NULL);
+    pwrite(file, "own", 3, 12);
+}
+
+static void queues(void) {
+    static char bytes[8192] = "queued";
+    struct iovec parts[2] = {{bytes, 100}, {bytes, 28}};
+    aio_context_t context = 0;
+    struct iocb blocks[2] = {{.aio_lio_opcode = IOCB_CMD_PWRITE,
+                              .aio_fildes = (unsigned)file,
+                              .aio_buf = (unsigned long)bytes,
+                              .aio_nbytes = 4096},
+                             {.aio_lio_opcode = IOCB_CMD_PWRITEV,
+                              .aio_fildes = (unsigned)file,
+                              .aio_buf = (unsigned long)parts,
+                              .aio_nbytes = 2,
+                              .aio_offset = 4096}};
+    struct iocb* list[2] = {&blocks[0], &blocks[1]};
+    syscall(SYS_io_setup, 4, &context);
+    if (io_submit(context, 2, list) != 2) abort();
+    syscall(SYS_io_destroy, context); /* waits for them */
+    unsigned mask = 3;
+    struct io_uring_sqe entries[4] = {
+        [0] = {.opcode = IORING_OP_WRITE,
+               .fd = file,
+               .addr = (unsigned long)bytes,
+               .len = 8192,
+               .off = 8192},
+        [1] = {.opcode = IORING_OP_FSYNC, .fd = file},
+        [3] = {.opcode = IORING_OP_READ, .flags = IOSQE_FIXED_FILE, .fd = 0, .len = 10, .off = 5}};
+    struct {
+        unsigned *taken, *given, *mask, *entries, *flags, *dropped, *array;
+        struct io_uring_sqe* filled;
+        unsigned first, end;
+    } ring = {.mask = &mask, .filled = entries, .first = 3, .end = 6};
+    printf("%d handed over\n", io_uring_submit(&ring));
+}
+
+static void mapped(void) {
+    ftruncate(file, 1 << 20);
+    char* memory = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    memset(memory, 'm', 1 << 20);
+}
+
+int main(int count, char** words) {
+    if (count < 2) return 2;
+    file = open("file", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (!strcmp(words[1], "linked")) linked();
+    if (!strcmp(words[1], "queues")) queues();
+    if (!strcmp(words[1], "mapped")) mapped();
+    return 0;
+}

@@ -1,0 +1,36 @@
+"""The readers of `pagelens io` survive any bytes: a short run, and more inputs in `make test-long`."""
+
+import importlib.util
+import os
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+_PATH = Path(__file__).parents[1] / "fuzz" / "io_logs.py"
+_LONG = {"strace": 300_000, "fio": 500_000, "raw-bytes": 500_000, "recording": 300_000, "raw": 50_000}
+
+
+def run(target: str, seed: int, count: int) -> int:
+    spec = importlib.util.spec_from_file_location("io_logs", _PATH)
+    assert spec is not None
+    assert spec.loader is not None
+    fuzz = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fuzz)
+    return int(fuzz.run(target, seed, count))
+
+
+@pytest.mark.parametrize(
+    ("target", "count"), [("strace", 500), ("fio", 2000), ("raw", 100), ("recording", 1000)]
+)
+def test_mutated_logs_give_a_recording_or_one_line(target: str, count: int) -> None:
+    accepted = run(target, 1, count)
+    assert 0 < accepted < count  # both outcomes are reached
+
+
+@pytest.mark.long
+def test_a_million_mutated_logs() -> None:
+    parts = 50
+    jobs = [(target, seed, count // parts) for target, count in _LONG.items() for seed in range(parts)]
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        assert sum(pool.map(run, *zip(*jobs, strict=True))) > 0

@@ -1,0 +1,127 @@
+"""What programs do through libraries: MPI-IO, HDF5, libaio, liburing and mapped files."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+from run_library import PROGRAMS
+
+from pagelens.cli.text.io import info_lines
+from pagelens.io import Recording, describe, record_program
+from pagelens.io.kinds import CALLERS, KINDS, NAMES
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = """
+int H5Dwrite(long, long, long, long, long, const void*);
+int run(int file, long at) { return H5Dwrite(file, 0, 0, at, 0, 0) == 8; }
+int run_last(int file, long at) { return H5Dwrite(file, 0, 0, at, 0, 0); } /* a tail call */
+"""
+# Each plug-in is linked with a copy of the library, which nobody else sees.
+PLUGINS = """
+#include <dlfcn.h>
+#include <fcntl.h>
+int main(void) {
+    int file = open("file", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    void* library = dlopen("./plugin_a.so", RTLD_NOW | RTLD_LOCAL);
+    int (*a)(int, long) = dlsym(library, "run"), (*last)(int, long) = dlsym(library, "run_last");
+    if (!a(file, 0) || !last(file, 16)) return 1;
+    int (*b)(int, long) = dlsym(dlopen("./plugin_b.so", RTLD_NOW | RTLD_LOCAL), "run");
+    return !b(file, 8);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that is linked with one copy of the libraries, and plug-ins with copies of their own."""
+    made = tmp_path_factory.mktemp("libraries")
+    (made / "plugin.c").write_text(PLUGIN)
+    (made / "plugins.c").write_text(PLUGINS)
+
+    def compiled(name: str, *words: str | Path) -> None:
+        subprocess.run(["gcc", "-O2", "-w", "-o", made / name, *words], check=True)
+
+    shared = ("-shared", "-fPIC")
+    for letter in "mab":
+        compiled(f"lib{letter}.so", *shared, PROGRAMS / "io_library.c", f"-DLETTER='{letter}'")
+    for letter in "ab":
+        compiled(
+            f"plugin_{letter}.so",
+            *shared,
+            made / "plugin.c",
+            f"-L{made}",
+            f"-l{letter}",
+            "-Wl,-rpath,$ORIGIN",
+        )
+    link = (f"-L{made}", "-lm_", "-Wl,-rpath,$ORIGIN")
+    (made / "libm.so").rename(made / "libm_.so")
+    compiled("io_libraries", PROGRAMS / "io_libraries.c", *link)
+    compiled("io_plugins", made / "plugins.c")
+    return made
+
+
+def record(folder: Path, program: str, way: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Recording, str]:
+    monkeypatch.chdir(folder)
+    recorded = record_program([f"./{program}", way], str(folder / "it.plio"))
+    assert recorded.exit_status == 0
+    return recorded.recording, "\n".join(recorded.notes)
+
+
+def writes(recording: Recording) -> list[tuple[str, int]]:
+    on = [n for n, file in enumerate(recording.header.files) if Path(file.path).name == "file"]
+    frame = recording.operations.filter(pl.col("file").is_in(on), pl.col("kind") == KINDS["write"])
+    return [(CALLERS[caller], size) for caller, size in frame.select("caller", "size").rows()]
+
+
+def test_operations_name_the_outermost_function(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording, _ = record(folder, "io_libraries", "linked", monkeypatch)
+    assert writes(recording) == [("H5Dwrite", 8), ("MPI_File_write_at", 4), ("", 3)]
+    assert (folder / "file").read_bytes() == b"m" * 12 + b"own"
+    shown = "\n".join(info_lines(describe(recording)))
+    assert re.search(r"H5Dwrite +1 +8 B", shown)
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_each_caller_gets_the_copy_that_it_was_linked_with(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording, _ = record(folder, "io_plugins", "copies", monkeypatch)
+    assert writes(recording) == [("H5Dwrite", 8)] * 3
+    assert (folder / "file").read_bytes() == b"a" * 8 + b"b" * 8 + b"a" * 8
+
+
+def test_queued_operations_are_seen_counted_and_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording, notes = record(folder, "io_libraries", "queues", monkeypatch)
+    wanted = ("queued_read", "queued_write", "queued_sync", "submit")
+    rows = recording.operations.select("kind", "offset", "size", "result", "buffers").rows()
+    assert [(NAMES[kind], *rest) for kind, *rest in rows if NAMES[kind] in wanted] == [
+        ("queued_write", 0, 4096, 4096, 1),
+        ("queued_write", 4096, 128, 128, 2),
+        ("submit", -1, 2, 2, 1),
+        ("queued_read", 5, 10, 10, 1),
+        ("queued_write", 8192, 8192, 8192, 1),
+        ("queued_sync", 0, 0, 0, 1),
+        ("submit", -1, 3, 3, 1),
+    ]
+    assert "5 operations went through libaio or io_uring" in notes
+    assert (folder / "file").stat().st_size == 16384
+
+
+def test_mapped_files_are_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording, notes = record(folder, "io_libraries", "mapped", monkeypatch)
+    assert "1.05 MB of 1 files were mapped" in notes
+    faults = re.search(r"\((\d+) page faults", notes)
+    assert faults is not None
+    assert int(faults[1]) >= 16
+    assert recording.header.processes[0].major_faults is not None
+
+
+def test_the_recorder_and_the_reader_number_functions_alike() -> None:
+    header = (ROOT / "iorecord/callers.h").read_text()
+    assert re.findall(r"DO\((\w+)\)", header) == list(CALLERS[1:])
+    record_header = (ROOT / "iorecord/record.h").read_text()
+    kinds = re.findall(r"^    KIND_(\w+)", record_header, re.MULTILINE)
+    short = {"DATASYNC": "datasync", "SYNC_RANGE": "sync_range"}
+    assert [short.get(name, name.lower()) for name in kinds[5:]] == [NAMES[n] for n in range(5, len(kinds))]
