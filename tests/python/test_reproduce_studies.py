@@ -57,6 +57,15 @@ FAILING = {
     "johnny-cache": {
         "Speed with Linux's frames over that of DRAM alone, from run to run",
     },
+    "numa": {
+        "A copy on two EPYC 7543, NPS4: one thread touched the input",
+        "A copy on two EPYC 7352, NPS4: one thread touched the input",
+        "A copy on two EPYC 7352, NPS4: parallel first touch",
+        "A copy on two EPYC 7352, NPS4: parallel over serial first touch",
+        "The same, by weights",
+        "STREAM's triad on a KNL in flat mode, as it comes",
+        "STREAM's triad on a KNL in flat mode: numactl -p1 over as it comes",
+    },
     "xeon-max": {
         "Triad in cache mode over 96 GiB a socket",
         "Triad in cache mode over 128 GiB a socket",
