@@ -100,13 +100,14 @@ FileLoopResult replay_operations(const FileOperations& operations, bool copied) 
     return result;
 }
 
-ReadAfterWork read_after_work(int descriptor, std::size_t bytes, std::size_t work_bytes,
-                              const std::vector<std::int64_t>& offsets) {
+TransferAfterWork transfer_after_work(int descriptor, bool write, std::size_t bytes,
+                                      std::size_t work_bytes,
+                                      const std::vector<std::int64_t>& offsets) {
     constexpr std::size_t line_bytes = 64, touched_bytes = std::size_t{64} << 20;
     if (bytes == 0 || bytes > most_operation_bytes || work_bytes > touched_bytes)
-        throw std::invalid_argument("bytes: a read has 1 B to 1 GiB, and work at most 64 MiB");
+        throw std::invalid_argument("bytes: a transfer has 1 B to 1 GiB, and work at most 64 MiB");
     const Buffer buffer = buffer_of(bytes), others = buffer_of(touched_bytes);
-    std::vector<double> reads, works, clocks;
+    std::vector<double> transfers, works, clocks;
     std::size_t at = 0;
     for (const std::int64_t offset : offsets) {
         const double begin = seconds(CLOCK_MONOTONIC), again = seconds(CLOCK_MONOTONIC);
@@ -116,9 +117,10 @@ ReadAfterWork read_after_work(int descriptor, std::size_t bytes, std::size_t wor
         }
         __asm__ volatile("" : : "r"(others.get()) : "memory");  // the work stays here
         const double worked = seconds(CLOCK_MONOTONIC);
-        if (::pread(descriptor, buffer.get(), bytes, offset) < 0)
-            throw Failure(errno, "a read failed");
-        reads.push_back(seconds(CLOCK_MONOTONIC) - worked);
+        const ssize_t moved = write ? ::pwrite(descriptor, buffer.get(), bytes, offset)
+                                    : ::pread(descriptor, buffer.get(), bytes, offset);
+        if (moved < 0) throw Failure(errno, write ? "a write failed" : "a read failed");
+        transfers.push_back(seconds(CLOCK_MONOTONIC) - worked);
         works.push_back(worked - again);
         clocks.push_back(again - begin);
     }
@@ -129,7 +131,7 @@ ReadAfterWork read_after_work(int descriptor, std::size_t bytes, std::size_t wor
         return *middle;
     };
     const double clock = median(clocks);
-    return {std::max(median(reads) - clock, 0.0), std::max(median(works) - clock, 0.0)};
+    return {std::max(median(transfers) - clock, 0.0), std::max(median(works) - clock, 0.0)};
 }
 
 double call_seconds(int descriptor, std::size_t count) {

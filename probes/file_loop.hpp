@@ -36,17 +36,18 @@ struct FileOperations {
 // system refuses. A read beyond the end of a file is no error.
 FileLoopResult replay_operations(const FileOperations& operations, bool copied);
 
-// What a read takes after other work of the program, in seconds.
-struct ReadAfterWork {
-    double read_s = 0;
+// What a transfer takes after other work of the program, in seconds.
+struct TransferAfterWork {
+    double transfer_s = 0;
     double work_s = 0;
 };
 
-// Reads `bytes` at each of the offsets, and touches every line of `work_bytes` of other memory
-// before each read, as a program does that computes. The medians of all reads and of all work are
-// returned, without the time of the clock. Throws Failure where the system refuses.
-ReadAfterWork read_after_work(int descriptor, std::size_t bytes, std::size_t work_bytes,
-                              const std::vector<std::int64_t>& offsets);
+// Reads, or writes, `bytes` at each of the offsets, and touches every line of `work_bytes` of other
+// memory before each, as a program does that computes. The medians of all transfers and of all work
+// are returned, without the time of the clock. Throws Failure where the system refuses.
+TransferAfterWork transfer_after_work(int descriptor, bool write, std::size_t bytes,
+                                      std::size_t work_bytes,
+                                      const std::vector<std::int64_t>& offsets);
 
 // Returns the processor seconds of a system call that does nothing, over `count` of them.
 double call_seconds(int descriptor, std::size_t count);

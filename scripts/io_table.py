@@ -14,9 +14,11 @@ from pathlib import Path
 from wrapping import write_page
 
 from pagelens.host.system import System
-from pagelens.io import explain_recording, record_program, replayable
-from pagelens.machine import choose_machine, parse_machine
-from pagelens.measure.files import file_with_io, measure_folder, replay, variants
+from pagelens.io import Explanation, Recording, explain_recording, record_program, replayable
+from pagelens.machine import Machine, choose_machine, parse_machine
+from pagelens.measure.files import Measured, file_with_io, measure_folder, replay, variants
+
+Run = tuple[Explanation, Recording]
 
 OUTPUT = Path(__file__).parent.parent / "docs/results/io.md"
 RUNS = 3
@@ -84,14 +86,20 @@ def _tree(folder: Path) -> None:
 
 def _document(folder: Path) -> str:
     before = measure_folder(folder, 20)
+    machine = parse_machine(file_with_io(choose_machine(None).text, before).encode(), "here")
+    programs = {
+        title: words for title, words in PROGRAMS.items() if shutil.which(words[0]) and _ready(title, folder)
+    }
+    found: dict[str, list[Run]] = {title: [] for title in programs}
+    for _ in range(RUNS):  # programs take turns, so that a busy minute of the machine is not one program's
+        for title, words in programs.items():
+            found[title].append(_recorded(words, folder, machine))
     rows, replays = [], []
-    for title, words in PROGRAMS.items():
-        if shutil.which(words[0]) is None or not _ready(title, folder):
-            continue
-        row, again = _program(title, words, folder, before)
-        rows.append(row)
-        replays += again
-        print(row)
+    for title, runs in found.items():
+        runs.sort(key=lambda run: run[0].recorded_cpu_s)
+        rows.append(_row(title, runs))
+        print(rows[-1])
+        replays += _replayed(title, *runs[0], folder, before)
     return "\n".join([*_head(before, folder), *rows, *_replay_head(), *replays]) + "\n"
 
 
@@ -105,28 +113,32 @@ def _ready(title: str, folder: Path) -> bool:
     return True
 
 
-def _program(title, words, folder, measured):  # type: ignore[no-untyped-def]
-    machine = parse_machine(file_with_io(choose_machine(None).text, measured).encode(), "here")
-    found = []
+def _recorded(words: list[str], folder: Path, machine: Machine) -> Run:
     here = Path.cwd()
     os.chdir(folder)
     try:
-        for _ in range(RUNS):
-            for old in ("db", "r.0.0", "x.h5", "m"):
-                (folder / old).unlink(missing_ok=True)
-            recorded = record_program(words, str(folder / "it.plio"))
-            found.append((explain_recording(recorded.recording, machine), recorded.recording))
+        for old in ("db", "r.0.0", "x.h5", "m"):
+            Path(old).unlink(missing_ok=True)
+        recording = record_program(words, str(folder / "it.plio")).recording
     finally:
         os.chdir(here)
-    found.sort(key=lambda each: each[0].recorded_cpu_s)
-    e, recording = found[0]
-    errors = sorted(each.error or 0.0 for each, _ in found)
+    return explain_recording(recording, machine), recording
+
+
+def _row(title: str, runs: list[Run]) -> str:
+    e = runs[0][0]
+    errors = sorted(each.error or 0.0 for each, _ in runs)
     best = e.ways[1] if len(e.ways) > 1 else None
     advice = "none" if best is None or best.verdict != "gains" else f"{best.title}, {best.gain:+.0%}"
-    row = (
+    return (
         f"| {title} | {e.facts.operations:,} | {e.recorded_cpu_s * 1e3:.1f} | {e.cpu_s * 1e3:.1f} | "
         f"{e.error or 0:+.0%} ({errors[0]:+.0%} to {errors[-1]:+.0%}) | {advice} |"
     )
+
+
+def _replayed(
+    title: str, e: Explanation, recording: Recording, folder: Path, measured: Measured
+) -> list[str]:
     transfers, lengths = replayable(recording)
     again = replay(transfers, lengths, folder, variants(REQUEST, measured.file_system.direct), RUNS)
     ways = {way.key: way for way in e.ways}
@@ -135,7 +147,7 @@ def _program(title, words, folder, measured):  # type: ignore[no-untyped-def]
         predicted = ways.get(key)
         told = "" if predicted is None or predicted.cpu_s is None else f"{predicted.cpu_s * 1e3:.1f}"
         lines.append(f"| {title} | {way.title} | {told} | {way.cpu_s * 1e3:.1f} | {way.wall_s * 1e3:.1f} |")
-    return row, lines
+    return lines
 
 
 def _head(measured, folder):  # type: ignore[no-untyped-def]
@@ -146,10 +158,10 @@ def _head(measured, folder):  # type: ignore[no-untyped-def]
         "",
         f"Written by `scripts/io_table.py` on {measured.file_system.type}, Linux {kernel}, {processor},",
         "in a virtual machine, beside other programs. First `pagelens measure io` measured what operations",
-        f"take; then each program was recorded {RUNS} times. Processor times are in ms, of the operations",
-        "that the model knows. *Recorded* is measured, in the run with the least processor time, which",
-        "others disturbed least; *model* is predicted. The error is that of this run, with those of all",
-        "runs in parentheses. The gain is modelled wall time.",
+        f"take; then each program was recorded {RUNS} times, in turn. Processor times are in ms, of the",
+        "operations that the model knows. *Recorded* is measured, in the run with the least processor",
+        "time, which others disturbed least; *model* is predicted. The error is that of this run, with",
+        "those of all runs in parentheses. The gain is modelled wall time.",
         "",
         "| program | operations | recorded | model | error of the model | advice, gain by the model |",
         "|---|---|---|---|---|---|",

@@ -34,17 +34,17 @@ void register_file_loop(nb::module_& m) {
         "descriptors"_a, "kinds"_a, "offsets"_a, "bytes"_a, "copied"_a,
         "Makes operations one after the other: kind 0 reads, 1 writes, 2 is fsync.");
     m.def(
-        "read_after_work",
-        [](int descriptor, std::size_t bytes, std::size_t work_bytes,
+        "transfer_after_work",
+        [](int descriptor, bool write, std::size_t bytes, std::size_t work_bytes,
            const std::vector<std::int64_t>& offsets) {
-            const ReadAfterWork found = read_after_work(descriptor, bytes, work_bytes, offsets);
-            return std::pair(found.read_s, found.work_s);
+            const TransferAfterWork found =
+                transfer_after_work(descriptor, write, bytes, work_bytes, offsets);
+            return std::pair(found.transfer_s, found.work_s);
         },
-        nb::call_guard<nb::gil_scoped_release>(), "descriptor"_a, "bytes"_a, "work_bytes"_a,
-        "offsets"_a,
-        "Returns the median seconds of reads of `bytes`, each after other memory of `work_bytes` "
-        "was "
-        "touched, and of this work.");
+        nb::call_guard<nb::gil_scoped_release>(), "descriptor"_a, "write"_a, "bytes"_a,
+        "work_bytes"_a, "offsets"_a,
+        "Returns the median seconds of transfers of `bytes`, each after other memory of "
+        "`work_bytes` was touched, and of this work.");
     m.def("call_seconds", &call_seconds, nb::call_guard<nb::gil_scoped_release>(), "descriptor"_a,
           "count"_a, "Processor seconds of a system call that does nothing.");
     m.def("copy_seconds", &copy_seconds, nb::call_guard<nb::gil_scoped_release>(), "bytes"_a,

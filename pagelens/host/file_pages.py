@@ -87,14 +87,15 @@ def _windows(descriptor: int, size: int) -> Iterator[tuple[int, NDArray[np.int32
             mapping.madvise(mmap.MADV_RANDOM)  # so that a page that leaves meanwhile brings no others
             view = np.frombuffer(mapping, dtype=np.uint8)
             try:
-                cached = _resident(view)
+                cached = resident(view)
                 view[cached * FRAME_BYTES].max(initial=0)  # a page has a node only once it is mapped
                 yield len(cached), _nodes(view.ctypes.data + cached * FRAME_BYTES)
             finally:
                 del view  # else the mapping could not be closed
 
 
-def _resident(view: NDArray[np.uint8]) -> NDArray[np.int64]:
+def resident(view: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return the numbers of the pages of a mapping that the page cache holds. Raises OSError."""
     pages = -(-len(view) // FRAME_BYTES)
     flags = np.zeros(pages, dtype=np.uint8)
     address, length = ctypes.c_void_p(view.ctypes.data), ctypes.c_size_t(len(view))

@@ -25,6 +25,7 @@ UNALIGNED_WRITE, SMALL_FOLIO_READ, FAR_READ, DIRECT_NEW_WRITE = (
     "unaligned_write", "small_folio_read", "far_read", "direct_new_write",
 )  # fmt: skip
 BUFFERED_READS = (READ, COLD_READ, SCATTERED_READ)
+COPY = "file_copy"  # by the kernel, from file to file
 SYNC, OPENING, CREATING, CALL, QUEUED, OTHER = "sync", "opening", "creating", "call", "queued", "other"
 
 _NEAR = 128 << 10  # bytes further in a file that are still a sequence: the least that Linux reads ahead
@@ -84,6 +85,8 @@ def _path() -> pl.Expr:
         .then(pl.when(writes).then(pl.lit(DIRECT_WRITE)).otherwise(pl.lit(DIRECT_READ)))
         .when(transfer & moves)
         .then(buffered)
+        .when((kind == KINDS["copy"]) & moves)
+        .then(pl.lit(COPY))
         .when(kind.is_in([KINDS["sync"], KINDS["datasync"]]))
         .then(pl.lit(SYNC))
         .when((kind == KINDS["open"]) & (pl.col("result") >= 0))
@@ -120,21 +123,23 @@ def _folios(frame: pl.DataFrame, recording: Recording) -> pl.DataFrame:
 
     Linux takes for a write the largest folio that its size and its place allow (mm/filemap.c,
     __filemap_get_folio): an aligned write of 2^n pages has one, and others have some log2 of their pages. A
-    file that was written before the recording counts as written at once.
+    file that was written before the recording counts as written at once, unless the recording tells.
     """
     page = recording.header.page_bytes
     whole = (pl.col("offset") % page == 0) & (pl.col("bytes") % page == 0)
     writes = (pl.col("kind") == KINDS["write"]) & (pl.col("bytes") > 0) & ~pl.col("direct")
     number, size = writes.cum_sum().over("file"), pl.when(writes).then("bytes").otherwise(0)
     lengths = pl.Series([file.bytes for file in recording.header.files], dtype=pl.Int64)
-    first = pl.Series(lengths.gather(frame["file"]) if frame.height else [], dtype=pl.Int64)
+    told = pl.Series([file.folio_share for file in recording.header.files], dtype=pl.Float64)
+    first, at_first = (of.gather(frame["file"]) if frame.height else of.head(0) for of in (lengths, told))
     mean = pl.when(number > 0).then(size.cum_sum().over("file") / number).otherwise(first)
     power = (pl.col("bytes") & (pl.col("bytes") - 1)) == 0
     single = whole & power & (pl.col("offset") % pl.col("bytes") == 0)
     singles = pl.when(number > 0).then((single | ~writes).cast(pl.Int8).cum_min().over("file") > 0)
     pages = (mean / page).clip(1)
     folios = pl.when(singles.fill_null(False)).then(1.0).otherwise(1 + pages.log(2))
-    return frame.with_columns(aligned=whole, folio_share=(folios / pages).clip(0, 1))
+    share = pl.when(number == 0).then(pl.coalesce(at_first, folios / pages)).otherwise(folios / pages)
+    return frame.with_columns(aligned=whole, folio_share=share.clip(0, 1))
 
 
 def _truncations(frame: pl.DataFrame) -> pl.DataFrame:
@@ -189,7 +194,7 @@ def _cold_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
     moved = (frame["bytes"].to_numpy() > 0) & ~frame["direct"].to_numpy() & (frame["offset"].to_numpy() >= 0)
     reads = moved & (kinds == KINDS["read"])
     share = np.zeros(frame.height)
-    at = np.flatnonzero(moved & np.isin(kinds, (KINDS["read"], KINDS["write"])))
+    at = np.flatnonzero(moved & np.isin(kinds, (KINDS["read"], KINDS["write"], KINDS["copy"])))
     if at.size and reads.any():
         share[at] = _first_touches(frame, at)
     share[~reads] = 0

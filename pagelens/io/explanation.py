@@ -66,7 +66,8 @@ class Explanation:
     wait_s: float
     error: float | None  # the error of the processor time, as a share; None if the source does not tell
     other_s: float  # recorded wall time of operations that the model does not know
-    other_paths: list[str]
+    other_paths: list[str]  # what these are, on this file system
+    other_systems: list[str]  # file systems whose files are among them
     paths: list[OfPath]
     ways: list[Way]  # first as it ran, then by their gain
     notes: list[str]
@@ -106,7 +107,10 @@ def explain_recording(
         wait_s=wait_s,
         error=cpu_s / recorded - 1 if tells else None,
         other_s=float(others["wall_ns"].sum()) / 1e9,
-        other_paths=sorted(set(others["path"].to_list())),
+        other_paths=sorted(set(others.filter(pl.col("file").is_in(on))["path"].to_list())),
+        other_systems=sorted(
+            {recording.header.files[n].file_system for n in set(others["file"].to_list()) - set(on)}
+        ),
         paths=_paths(frame, found[0].cost),
         ways=ways,
         notes=_notes(recording, io),
@@ -207,7 +211,6 @@ def _notes(recording: Recording, io: Io) -> list[str]:
             f"{recording.header.source} does not tell processor times, so the model cannot be checked here."
         )
     notes += [f"{line[:1].upper()}{line[1:]}." for line in gaps(recording)]
-    notes.append("Recorded waiting includes that for a processor which other programs had.")
     notes.append(
         "Not in the model: contention with other programs, the processor time of writing data back, and "
         "leaving a core to the kernel."
@@ -232,6 +235,7 @@ _WORDS = {
     paths.OPENING: "open and close",
     paths.CREATING: "new files",
     paths.CALL: "other calls",
+    paths.COPY: "copies by the kernel",
     paths.QUEUED: "libaio, io_uring",
     paths.OTHER: "mmap, truncate, ...",
 }

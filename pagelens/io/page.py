@@ -13,7 +13,7 @@ from pagelens.io.explanation import Explanation, in_words
 from pagelens.io.recording import Recording
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, Drawing, drawing
 from pagelens.report.page import page_template
-from pagelens.units import format_share, format_size, format_time
+from pagelens.units import format_binary_size, format_share, format_size, format_time
 
 _MOST_DOTS = 20_000
 _MOST_FILES = 8
@@ -70,7 +70,7 @@ def _sizes(frame: pl.DataFrame) -> Drawing:
         axes.bar(at, wait, bottom=cpu, color=BASELINE, label="waiting")
         for x, height, count in zip(at, cpu + wait, by["len"].to_list(), strict=True):
             axes.annotate(f"{count:,}", (x, height), ha="center", va="bottom", fontsize=7)
-        axes.set_xticks(at, [format_size(2**each, 2) for each in at], fontsize=7)
+        axes.set_xticks(at, [format_binary_size(2 ** int(each)) for each in at], fontsize=7)
         axes.set_xlabel("size of an operation, from")
         axes.set_ylabel("seconds")
         axes.legend(frameon=False)

@@ -76,6 +76,7 @@ def predict(frame: pl.DataFrame, io: Io) -> Cost:
         (paths.DIRECT_WRITE, paths.DIRECT_NEW_WRITE, "new_share", paths.DIRECT_WRITE),
         (paths.WRITE, paths.WRITE, "new_share", paths.OVERWRITE),
         (paths.OVERWRITE, paths.OVERWRITE, "new_share", paths.OVERWRITE),
+        (paths.COPY, paths.COPY, "new_share", paths.COPY),
         (paths.READ, paths.READ, "cold_share", paths.READ),
         (paths.COLD_READ, paths.COLD_READ, "cold_share", paths.READ),
         (paths.SCATTERED_READ, paths.SCATTERED_READ, "cold_share", paths.READ),
@@ -111,13 +112,19 @@ def _finer(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
     ):
         some = cached * share > 0
         cpu_s[some] += (cached * share)[some] * _difference(io, path, paths.READ, sizes[some])
-    if io.after_work is not None:
-        rows = io.after_work.value
-        read = np.asarray([each or 0.0 for each in rows.cpu_s])
-        work = np.asarray(rows.wall_s) - read
-        buffered = np.isin(kind, (*paths.BUFFERED_READS, paths.WRITE, paths.OVERWRITE))
-        gap = frame["gap_ns"].to_numpy() / 1e9
-        cpu_s[buffered] += np.interp(gap[buffered], work, np.maximum(read - read[0], 0))
+    gap = frame["gap_ns"].to_numpy() / 1e9
+    old = np.isin(kind, (*paths.BUFFERED_READS, paths.OVERWRITE))
+    makes = np.isin(kind, (paths.WRITE, paths.COPY))
+    for where, table in ((old, io.after_work), (makes, io.write_after_work or io.after_work)):
+        if table is not None:
+            cpu_s[where] += _displaced(table.value, gap[where])
+
+
+def _displaced(costs: Costs, gap_s: Floats) -> Floats:
+    """Return what a transfer takes longer after a pause in which the program touched other memory."""
+    took = np.asarray([each or 0.0 for each in costs.cpu_s])
+    work = np.asarray(costs.wall_s) - took
+    return np.asarray(np.interp(gap_s, work, np.maximum(took - took[0], 0)))
 
 
 def _difference(io: Io, path: str, base: str, sizes: Floats) -> Floats:

@@ -38,11 +38,17 @@ class RawLog:
     texts: dict[int, str]  # the texts of records of BEGIN, END and FILE, by their index
     dropped: int
 
+    @property
+    def begin_ns(self) -> int:
+        """When the first record began. Records of texts have letters in place of a time."""
+        times = self.records["start_ns"][self.records["kind"] != kinds.TEXT]
+        return int(times.min()) if times.size else 0
+
 
 def read_raw_logs(folder: Path) -> list[RawLog]:
     """Return all logs in a folder, in the order in which their programs began. Other files are ignored."""
     found = [log for path in sorted(folder.glob("*.io")) if (log := parse_raw_log(_bytes(path))) is not None]
-    return sorted(found, key=lambda log: int(log.records["start_ns"].min()))
+    return sorted(found, key=lambda log: log.begin_ns)
 
 
 def _bytes(path: Path) -> bytes:

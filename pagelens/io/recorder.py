@@ -18,6 +18,7 @@ from pagelens.host.native_files import native_file
 from pagelens.host.output_name import checked_output, expand_rank
 from pagelens.host.perf_events import events_ready
 from pagelens.host.program_signals import SignalsHandedOn
+from pagelens.io.folios import with_folios
 from pagelens.io.gaps import gaps
 from pagelens.io.importers.strace import STRACE_OPTIONS, read_strace
 from pagelens.io.raw_log import read_raw_logs
@@ -63,6 +64,7 @@ def record_program(
             elapsed_ns=time.monotonic_ns() - began,
         )
         recording = _strace_recording(raw, header) if why else resolve(read_raw_logs(raw), header)
+        recording = with_folios(recording)
         recording.write(path)
     notes = [f"{line}; strace recorded it, at some 50 us a call" for line in why]
     return Recorded(recording, path, status, (*notes, *_lacks(recording)))

@@ -65,6 +65,9 @@ class File(_Record):
     cached_bytes: int | None = Field(
         default=None, ge=0, le=MOST
     )  # of these, in the page cache; None: unknown
+    folio_share: float | None = Field(
+        default=None, ge=0, le=1
+    )  # folios a page of its page cache after the run; None: unknown
 
 
 class Process(_Record):

@@ -32,6 +32,7 @@ FILE_SYSTEMS = {
     0x9FA0: "proc", 0x62656572: "sysfs", 0xFF534D42: "cifs", 0xFE534D42: "smb2", 0x2FC12FC1: "zfs",
     0xCA451A4E: "bcachefs", 0x00C36400: "ceph", 0x19830326: "beegfs", 0xF2F52010: "f2fs",
     0x73717368: "squashfs",
+    0x27E0EB: "cgroup", 0x63677270: "cgroup2", 0x1CD1: "devpts", 0x958458F6: "hugetlbfs",
 }  # fmt: skip
 _TYPES = {
     stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket",
@@ -42,7 +43,7 @@ _TYPES = {
 def resolve(logs: Sequence[RawLog], header: Header) -> Recording:
     """Return the recording of all processes' logs. `header` has what the logs do not say."""
     frames, files, processes = [], _Files(), []
-    began = min((int(log.records["start_ns"].min()) for log in logs), default=0)
+    began = min((log.begin_ns for log in logs), default=0)
     for log in logs:
         frames.append(_resolved(log, files, began))
         processes.append(_process(log, began))
@@ -94,7 +95,7 @@ def _process(log: RawLog, began: int) -> Process:
         parent=0 if begin is None else int(records["offset"][begin]),
         rank=None if rank < 0 else rank,
         program="" if begin is None else log.texts[begin],
-        begin_ns=_time(records["start_ns"].min(), began),
+        begin_ns=_time(log.begin_ns, began),
         end_ns=None if end is None else _time(records["start_ns"][end], began),
         cpu_ns=None if end is None else min(int(records["cpu_ns"][end]), MOST),
         minor_faults=None if end is None else min(int(records["size"][end]), MOST),

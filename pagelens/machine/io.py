@@ -130,6 +130,12 @@ class Io(Table):
         description="a read of 4 KiB of cached data after the program has touched so many bytes of its "
         "memory; the wall time is that of this work and the read",
     )
+    write_after_work: Sourced[OperationCosts] | None = Field(
+        default=None, description="the same of a write of 4 KiB that makes a file longer"
+    )
+    file_copy: Sourced[OperationCosts] | None = Field(
+        default=None, description="copy_file_range of data that the page cache has to the end of a file"
+    )
     cold_read: Sourced[OperationCosts] | None = Field(
         default=None, description="a buffered read of data that it does not have, one after the other"
     )

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,28 @@ def test_reads_of_what_was_written_in_small_pieces_meet_more_folios() -> None:
     assert 1.05 * plain < at_once < 1.3 * plain
 
 
+def test_a_file_of_small_folios_is_read_as_the_recording_tells() -> None:
+    file: dict[str, Any] = {"bytes": 1 << 20, "cached_bytes": 1 << 20}
+    read = [transfer("read", 0, 16 * PAGE)]
+    assert classify(recording_of(read, [{**file, "folio_share": 1.0}]))["folio_share"].to_list() == [1.0]
+    assert classify(recording_of(read, [file]))["folio_share"][0] == pytest.approx(9 / 256)  # 1 + log2(256)
+    # What the program writes replaces what the cache had.
+    written = [transfer("write", 0, 16 * PAGE), transfer("read", 0, 16 * PAGE)]
+    file = {"bytes": 16 * PAGE, "cached_bytes": 0, "folio_share": 1.0}
+    assert classify(recording_of(written, [file]))["folio_share"][1] == pytest.approx(1 / 16)
+
+
+def test_a_copy_by_the_kernel_has_a_table_and_leaves_its_pages_in_the_cache() -> None:
+    operations = [{"kind": "copy", "offset": 0, "size": PAGE}, transfer("read", 0)]
+    assert paths_of(operations) == ["file_copy", "read"]
+    frame = classify(recording_of(operations))
+    assert MACHINE.io is not None
+    assert np.isnan(predict(frame, MACHINE.io).cpu_s[0])
+    assert predict(frame, with_tables(file_copy='[["4 KiB", "7 us", "7 us"]]')).cpu_s[0] == pytest.approx(
+        7e-6
+    )
+
+
 def test_reads_elsewhere_and_after_work_take_longer() -> None:
     io = with_tables(
         far_read='[["4 KiB", "3 us", "3 us"], ["1 MiB", "102 us", "102 us"]]',
@@ -192,6 +215,10 @@ def test_reads_elsewhere_and_after_work_take_longer() -> None:
     found = cpu_of(operations, io, bytes=1 << 20, cached_bytes=1 << 20)
     gap = 100 / 100_000 * 4e-6  # of 100 ns; the last one has the whole of it
     assert found == pytest.approx([3e-6, 1e-6, 3e-6 + gap, 5e-6])
+    new = [transfer("write", where, start_ns=start, wall_ns=400) for where, start in at[-2:]]
+    of_writes = '[["1 B", "1 us", "1 us"], ["1 MiB", "9 us", "109 us"]]'
+    last = at[-1][1] - at[-2][1] - 400  # the pause in ns
+    assert cpu_of(new, with_tables(write_after_work=of_writes))[1] == pytest.approx(4e-6 + last / 1e5 * 8e-6)
 
 
 def test_truncation_drops_pages_and_close_then_writes_the_file_out() -> None:
@@ -283,3 +310,20 @@ def test_an_empty_recording_has_an_answer() -> None:
     assert "cannot be checked" in "\n".join(render_explanation(found))
     assert render_page(found, recording_of([]), [])
     assert isinstance(classify(recording_of([])), pl.DataFrame)
+
+
+def test_options_may_stand_behind_the_recording(tmp_path: Path) -> None:
+    recording_of([transfer("write", 0), transfer("read", 0)]).write(tmp_path / "it.plio")
+    words = ["pagelens", "io", "explain", "it.plio", "--machine", "cori-haswell", "--json"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["machine"].startswith("Cori")
+
+
+def test_what_the_model_does_not_know_is_named() -> None:
+    files = [{"bytes": 0, "cached_bytes": 0}, {"bytes": 100, "cached_bytes": 0}]
+    recording = recording_of([transfer("write", 0), transfer("read", 0, file=1)], files)
+    elsewhere = recording.header.files[1].model_copy(update={"file_system": "proc"})
+    header = recording.header.model_copy(update={"files": [recording.header.files[0], elsewhere]})
+    found = explain_recording(Recording(header, recording.operations), MACHINE)
+    assert (found.other_paths, found.other_systems) == ([], ["proc"])
+    assert "does not know (files of proc)" in next(conclusion(found))

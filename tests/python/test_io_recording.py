@@ -227,6 +227,17 @@ def test_numbers_that_no_process_or_descriptor_has_are_left_out() -> None:
     assert resolve([log], Header(source="recorder")).operations.height == 1
 
 
+def test_the_letters_of_a_path_are_no_time() -> None:
+    """A path of 73 letters leaves one letter for its second record."""
+    records = [
+        {"kind": FILE, "start_ns": 5000, "descriptor": 3, "buffers": 0o100644, "path": "/" + "x" * 72},
+        {"kind": KINDS["read"], "start_ns": 6000, "descriptor": 3, "offset": -1},
+    ]
+    log = parse_raw_log(raw_log(records))
+    assert log is not None
+    assert resolve([log], Header(source="recorder")).operations["start_ns"].to_list() == [1000]
+
+
 def test_recordings_without_the_column_of_callers_are_read(tmp_path: Path) -> None:
     recording = a_recording()
     table = recording.operations.drop("caller").to_arrow()

@@ -82,11 +82,7 @@ def info(recording: Log, as_json: Json = False) -> None:
     typer.echo(json.dumps(facts.to_json(), indent=1) if as_json else "\n".join(info_lines(facts)))
 
 
-@app.command(
-    "explain",
-    context_settings=_PROGRAM,
-    epilog="Example: pagelens io explain app.plio --on cori-knl-cache",
-)
+@app.command("explain", epilog="Example: pagelens io explain app.plio --on cori-knl-cache")
 def explain_command(
     target: Annotated[
         list[str],

@@ -65,16 +65,17 @@ def error_line(e: Explanation) -> str:
 def conclusion(e: Explanation) -> Iterator[str]:
     """Yield what the operations took, and what would gain most."""
     wall = e.recorded_cpu_s + e.recorded_wait_s + e.other_s
-    yield (
-        f"Operations on files took {format_time(wall)} of the {format_time(e.elapsed_s)} that the program "
-        f"ran: {format_time(e.recorded_cpu_s)} of processor time and {format_time(e.recorded_wait_s)} of "
-        f"waiting on {e.file_system}"
-        + (
-            f", and {format_time(e.other_s)} in what the model does not know."
-            if e.other_s > 0.01 * wall
-            else "."
-        )
-    )
+    parts = [
+        f"{format_time(e.recorded_cpu_s)} of processor time",
+        f"{format_time(e.recorded_wait_s)} of waiting for {e.file_system} or for a processor",
+    ]
+    if e.other_s > 0.01 * wall:
+        names = [in_words(path) for path in e.other_paths]
+        if e.other_systems:
+            names.append(f"files of {', '.join(e.other_systems)}")
+        parts.append(f"{format_time(e.other_s)} in what the model does not know ({'; '.join(names)})")
+    shown = ", ".join(parts[:-1]) + " and " + parts[-1]
+    yield f"{_share(e, wall)}: {shown}."
     best = next((way for way in e.ways[1:] if way.verdict == "gains"), None)
     if best is None:
         yield "No other way of doing them is worth it: none gains 2% of the program's time."
@@ -83,6 +84,20 @@ def conclusion(e: Explanation) -> Iterator[str]:
         f"The best other way is {best.title}: by the model it saves {format_share(best.gain or 0)} of the "
         "program's time. "
         f"It takes {best.effort}."
+    )
+
+
+def _share(e: Explanation, wall_s: float) -> str:
+    """Return what operations took of the time that the program ran; many threads can take more than it."""
+    if e.facts.threads > 1 or wall_s > e.elapsed_s:
+        return (
+            f"Operations on files took {format_time(wall_s)} in all {count_noun(e.facts.threads, 'thread')}, "
+            f"while the program ran {format_time(e.elapsed_s)}"
+        )
+    share = format_share(wall_s / max(e.elapsed_s, 1e-9))
+    return (
+        f"Operations on files took {share} of the program's time ({format_time(wall_s)} of "
+        f"{format_time(e.elapsed_s)})"
     )
 
 

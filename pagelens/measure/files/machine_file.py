@@ -66,8 +66,8 @@ def _values(m: Measured) -> dict[str, dict[str, object]]:
                 found[key] = {"value": size_text(value), "assumed": "this kernel or file system does not say"}
         source("direct_copies", of.direct_copies, f"{of.type}: its files are in memory, or not")
     if "sync" in m.seconds:
-        source("sync", _time(m.seconds["sync"].wall_s), f"{_HERE}: 4 KiB written and fsync")
-        source("sync_cpu", _time(m.seconds["sync"].cpu_s), f"{_HERE}: 4 KiB written and fsync")
+        source("sync", _time(m.seconds["sync"].wall_s), f"{_HERE}: 4 KiB written at the end and fsync")
+        source("sync_cpu", _time(m.seconds["sync"].cpu_s), f"{_HERE}: 4 KiB written at the end and fsync")
     for key in ("opening", "creating", "call"):
         if key in m.seconds:
             source(key, _time(m.seconds[key].cpu_s), _HERE)

@@ -37,11 +37,12 @@ _NEW = "-new"  # the file that becomes longer
 _OLD = "-old"  # the file that was written 4 KiB at a time
 _OLD_BYTES = 64 * MIB
 _WORK = (0, 4 << 10, 64 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB)  # bytes that a program touches between
-_WORK_READ, _WORK_READS = 4096, (20, 200)  # bytes of a read; the fewest and the most
+_WORK_TRANSFER, _WORK_TRANSFERS = 4096, (20, 200)  # bytes of a transfer; the fewest and the most
 _WORK_IN_ALL = 1024 * MIB
 _WRITER_BYTES = 32 * MIB  # of each of several writers
 _MOST_WRITERS = 8
 _RATE_BYTES = 64 * MIB
+_NEW_FILES = 64  # that are made at a time
 _MOST_DIRECT = 1024  # operations of a repetition, all over the file
 
 Progress = Callable[[int, int], None]
@@ -100,13 +101,15 @@ def _check(folder: Path) -> None:
 
 
 def _steps(m: Measured, scratch: Scratch, seconds: float) -> Iterator[Callable[[], None]]:
-    """Yield the parts of the measurement. Each size has up to eleven series, which share the time."""
-    each = 0.8 * seconds / (11 * len(SIZES))
+    """Yield the parts of the measurement. Each size has up to twelve series, which share the time."""
+    each = 0.8 * seconds / (12 * len(SIZES))
     for size in SIZES:
         yield lambda size=size: _buffered(m, scratch, size, each)  # type: ignore[misc]
         if m.file_system.direct and size % m.file_system.direct_alignment == 0:
             yield lambda size=size: _direct(m, scratch, size, each)  # type: ignore[misc]
     yield lambda: _in_small_folios(m, scratch, each)
+    yield lambda: _after_work(m, scratch)
+    yield lambda: _copies(m, scratch, each)
     yield scratch.remove
     yield lambda: _single_calls(m, scratch, each)
     yield lambda: _rates(m, scratch)
@@ -149,7 +152,7 @@ def _buffered(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None
 
 
 def _in_small_folios(m: Measured, scratch: Scratch, budget_s: float) -> None:
-    """Measure reads of a file that was written 4 KiB at a time, and reads after other work."""
+    """Measure reads of a file that was written 4 KiB at a time."""
     with scratch.open(name=_OLD) as file:
         transfer(file, True, 4096, range(0, _OLD_BYTES, 4096))
         for size in SIZES:
@@ -157,13 +160,49 @@ def _in_small_folios(m: Measured, scratch: Scratch, budget_s: float) -> None:
             times = repeat(lambda _, s=size, at=at: transfer(file, False, s, at), budget_s)  # type: ignore[misc]
             _keep(m, "small_folio_read", size, times)
     scratch.remove(_OLD)
-    with scratch.open() as file:
-        fewest, most = _WORK_READS
-        for work in _WORK:
-            at = offsets(_WORK_READ)[: max(fewest, min(most, _WORK_IN_ALL // max(work, 1)))]
-            _probes.read_after_work(file, _WORK_READ, work, at[:fewest])
-            read, other = _probes.read_after_work(file, _WORK_READ, work, at)
-            _keep(m, "after_work", max(work, 1), Times(max(read, 1e-9), max(read, 1e-9) + other, len(at)))
+
+
+def _after_work(m: Measured, scratch: Scratch) -> None:
+    """Measure reads of cached data, and writes of new ones, after the program has touched other memory."""
+    fewest, most = _WORK_TRANSFERS
+    for kind, write, name in (("after_work", False, ""), ("write_after_work", True, _NEW)):
+        with scratch.open(name=name) as file:
+            if write:
+                transfer(file, True, MIB, range(0, NEW_BYTES, MIB))
+            for work in _WORK:
+                at = offsets(_WORK_TRANSFER)[: max(fewest, min(most, _WORK_IN_ALL // max(work, 1)))]
+                for some in (at[:fewest], at):  # the first ones only warm up
+                    if write:
+                        os.ftruncate(file, 0)
+                    took, other = _probes.transfer_after_work(file, write, _WORK_TRANSFER, work, some)
+                took = max(took, 1e-9)
+                _keep(m, kind, max(work, 1), Times(took, took + other, len(at)))
+    scratch.remove(_NEW)
+
+
+def _copies(m: Measured, scratch: Scratch, budget_s: float) -> None:
+    """Measure copy_file_range from cached data to the end of a file."""
+
+    def copy(number: int, size: int) -> tuple[float, float, int]:
+        at = new_offsets(size, number)
+        if at[0] == 0:
+            os.ftruncate(new, 0)
+        begin = iter(at).__next__
+
+        def one() -> None:
+            offset = begin()
+            os.copy_file_range(old, new, size, offset, offset)
+
+        return _timed(one, len(at))
+
+    with scratch.open() as old, scratch.open(name=_NEW) as new:
+        transfer(new, True, MIB, range(0, NEW_BYTES, MIB))
+        try:
+            for size in SIZES:
+                _keep(m, "file_copy", size, repeat(lambda n, size=size: copy(n, size), budget_s))  # type: ignore[misc]
+        except OSError:
+            m.costs.pop("file_copy", None)  # the file system has no such copies
+    scratch.remove(_NEW)
 
 
 def _direct(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None:
@@ -198,19 +237,19 @@ def _timed(work: Callable[[], object], count: int) -> tuple[float, float, int]:
 def _single_calls(m: Measured, scratch: Scratch, budget_s: float) -> None:
     path = str(scratch.path)
 
-    def make() -> None:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-
     def make_many(_: int) -> tuple[float, float, int]:
-        cpu = wall = 0.0
-        for _ in range(32):
-            scratch.remove()
-            one_cpu, one_wall, _ = _timed(make, 1)
-            cpu, wall = cpu + one_cpu, wall + one_wall
-        return cpu, wall, 32
+        """Make files of new names, as programs do. A file that replaces one gets its place for less."""
+        names = [f"{path}-{number}" for number in range(_NEW_FILES)]
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            next_name = iter(names).__next__
+            return _timed(lambda: os.close(os.open(next_name(), flags, 0o600)), _NEW_FILES)
+        finally:
+            for name in names:
+                Path(name).unlink(missing_ok=True)
 
     def write_and_sync() -> None:
-        os.pwrite(file, b"x" * 4096, 0)
+        os.pwrite(file, b"x" * 4096, os.fstat(file).st_size)  # new data: they need a place on the disk
         os.fsync(file)
 
     m.seconds["creating"] = repeat(make_many, budget_s)
@@ -235,7 +274,8 @@ def _rates(m: Measured, scratch: Scratch) -> None:
         transfer(file, True, MIB, range(0, _RATE_BYTES, MIB))
         cpu = time.thread_time()
     m.rates["close_work"] = _RATE_BYTES / max(time.thread_time() - cpu, 1e-6)
-    with scratch.open() as file:
+    scratch.remove()
+    with scratch.open() as file:  # new data: they get their place on the disk by the sync
         began = time.monotonic()
         transfer(file, True, MIB, range(0, _RATE_BYTES, MIB))
         cpu = time.thread_time()
