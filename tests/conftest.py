@@ -5,10 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from command_server import CommandServer
 from hypothesis import settings
 
 from pagelens.cli.main import main
@@ -38,21 +39,20 @@ def pagelens_command() -> Path:
     return Path(sys.executable).parent / "pagelens"
 
 
+@pytest.fixture(scope="session")
+def command_server() -> Iterator[CommandServer]:
+    """Runs commands without starting Python for each of them."""
+    server = CommandServer()
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def pagelens(pagelens_command: Path, tmp_path: Path) -> Run:
-    """Runs `pagelens` with the given arguments in the test's own folder."""
+def pagelens(command_server: CommandServer, tmp_path: Path) -> Run:
+    """Runs `pagelens` with the given arguments in the test's own folder, in a process of its own."""
 
     def run(*arguments: str | Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [pagelens_command, *arguments],
-            cwd=tmp_path,
-            env={**os.environ, **(env or {})},
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            timeout=300,  # a guard against hangs, far above what any of them takes
-        )
+        return command_server.run([*map(str, arguments)], tmp_path, {**os.environ, **(env or {})})
 
     return run
 

@@ -15,12 +15,6 @@ from pagelens.output_directory import LOCK, claim_directory
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def pagelens(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["pagelens", *map(str, words)], capture_output=True, text=True, check=False, cwd=os.sep
-    )
-
-
 @pytest.mark.parametrize("command", [(), ("explain",), ("machines", "detect"), ("measure", "stream")])
 def test_h_shows_the_help(command: tuple[str, ...], in_process: Run) -> None:
     short, long = (in_process(*command, option) for option in ("-h", "--help"))
@@ -50,9 +44,9 @@ def test_machines_list_is_what_machines_alone_prints(in_process: Run) -> None:
         assert alone.stdout == named.stdout != ""
 
 
-def test_an_export_to_minus_is_on_standard_output(tmp_path: Path) -> None:
+def test_an_export_to_minus_is_on_standard_output(tmp_path: Path, pagelens: Run) -> None:
     file = tmp_path / "lines"
-    words = ("trace-export", GOLDEN, "--lines", 500, "-o")
+    words = ("trace-export", GOLDEN, "--lines", "500", "-o")
     in_file, printed = pagelens(*words, file), pagelens(*words, "-")
     assert in_file.returncode == printed.returncode == 0
     assert printed.stdout == file.read_text() != ""
@@ -86,16 +80,18 @@ except SystemExit:
 
 
 @pytest.mark.parametrize("words", [("trace-info",), ("trace-info", "--json"), ("explain", "--nodes", "1")])
-def test_a_trace_may_have_a_name_that_is_no_text(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_trace_may_have_a_name_that_is_no_text(
+    words: tuple[str, ...], tmp_path: Path, pagelens: Run
+) -> None:
     odd = os.fsencode(tmp_path) + b"/odd\xff.trace"
     Path(os.fsdecode(odd)).write_bytes(GOLDEN.read_bytes())
     own = ["--machine", "westmere-ep", "--policies", "aged", "-o", tmp_path] if words[0] == "explain" else []
-    done = subprocess.run(["pagelens", words[0], odd, *words[1:], *own], capture_output=True, check=False)
+    done = pagelens(words[0], os.fsdecode(odd), *words[1:], *own)
     assert done.returncode == 0, done.stderr
     if words[0] == "explain":
         assert "odd\\xff" in (tmp_path / "report.html").read_text(encoding="utf-8")
     else:
-        assert b"Traceback" not in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -107,9 +103,7 @@ def test_a_trace_may_have_a_name_that_is_no_text(words: tuple[str, ...], tmp_pat
         ("pagelens place --workload stream-t", {"stream-triad"}),
     ],
 )
-def test_a_shell_completes_names(words: str, completed: set[str], pagelens_command: Path) -> None:
+def test_a_shell_completes_names(words: str, completed: set[str], pagelens: Run) -> None:
     asked = {"_PAGELENS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    done = subprocess.run(
-        [pagelens_command], env={**os.environ, **asked}, capture_output=True, text=True, check=True
-    )
+    done = pagelens(env=asked)
     assert set(done.stdout.split()) == completed

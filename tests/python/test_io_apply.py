@@ -4,7 +4,7 @@ import ctypes
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.kinds import KINDS
 from pagelens.io.recording import Header
 from pagelens.measure.files import read_file_system
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 SMALLEST = 1 << 20
 DIRECT = Advice(SMALLEST)
@@ -242,15 +244,10 @@ def test_mpich_writes_as_the_hints_say(tmp_path: Path) -> None:
     assert (tmp_path / "enable/file").read_bytes() == (tmp_path / "disable/file").read_bytes()
 
 
-def test_the_command_becomes_the_program(tmp_path: Path) -> None:
-    words = ["pagelens", "io", "run", "--", "sh", "-c", "echo $PAGELENS_IO_DIRECT; exit 3"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+def test_the_command_becomes_the_program(pagelens: Run) -> None:
+    words = ["io", "run", "--", "sh", "-c", "echo $PAGELENS_IO_DIRECT; exit 3"]
+    done = pagelens(*words)
     assert (done.returncode, done.stdout, done.stderr) == (3, f"{SMALLEST}\n", "")
-    bad = subprocess.run(
-        ["pagelens", "io", "run", "--request", "1KiB", "--", "true"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    bad = pagelens("io", "run", "--request", "1KiB", "--", "true")
     assert bad.returncode == 2
     assert "64 KiB to 1 GiB" in bad.stderr

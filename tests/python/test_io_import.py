@@ -1,8 +1,8 @@
 """Logs of Darshan, strace and fio as recordings, and their replay on scratch files."""
 
-import os
 import random
 import subprocess
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from pagelens.io.kinds import NAMES
 from pagelens.io.recording import Header
 from pagelens.measure.files import replay, variants
 from pagelens.measure.files.ways import Variant, _operations
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 FIO = b"""fio version 2 iolog
 /data/a add
@@ -109,23 +111,14 @@ def test_a_replay_makes_the_operations_of_each_way_and_leaves_nothing(tmp_path: 
     assert list(folder.iterdir()) == []
 
 
-def test_the_commands_import_and_replay(tmp_path: Path) -> None:
+def test_the_commands_import_and_replay(tmp_path: Path, pagelens: Run) -> None:
     write(tmp_path / "log", FIO)
     for words in (["import", "log"], ["replay", "log.plio", ".", "--rounds", "1"]):
-        done = subprocess.run(
-            ["pagelens", "io", *words],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-            env=os.environ,
-        )
+        done = pagelens("io", *words)
+        assert done.returncode == 0, done.stderr
         assert max(map(len, done.stdout.splitlines())) <= 130
     assert "as recorded" in done.stdout
-    bad = subprocess.run(
-        ["pagelens", "io", "replay", "log.plio", "nowhere"], cwd=tmp_path, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    bad = pagelens("io", "replay", "log.plio", "nowhere")
     assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
 
 

@@ -5,6 +5,7 @@ import re
 import resource
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +17,8 @@ from pagelens.host.native_files import native_file
 from pagelens.io import Recording, open_recording, record_program
 from pagelens.io.kinds import NAMES
 from pagelens.io.raw_log import read_raw_logs
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 CALLS = [
     ("open", -1, 0, 3),
@@ -150,14 +153,12 @@ def test_programs_do_the_same(command: list[str], tmp_path: Path) -> None:
     assert read_raw_logs(tmp_path)
 
 
-def test_the_command_says_where_the_recording_lies(tmp_path: Path) -> None:
-    words = ["pagelens", "io", "record", "-o", "x.plio", "--", "sh", "-c", "cat /etc/passwd >copy; exit 3"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+def test_the_command_says_where_the_recording_lies(tmp_path: Path, pagelens: Run) -> None:
+    words = ["io", "record", "-o", "x.plio", "--", "sh", "-c", "cat /etc/passwd >copy; exit 3"]
+    done = pagelens(*words)
     assert done.returncode == 3
     assert re.search(r"x\.plio holds \d+ operations on \d+ files", done.stderr)
     assert not list(tmp_path.glob("*.raw"))
-    info = subprocess.run(
-        ["pagelens", "io", "info", "x.plio"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    info = pagelens("io", "info", "x.plio")
     assert max(map(len, info.stdout.splitlines())) <= 80
     assert "copy" in info.stdout

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +49,8 @@ from pagelens.place.profile import Profile, profile, timeline, without_dominated
 from pagelens.place.report_builder import build_report
 from pagelens.place.time_model import TimeModel
 from pagelens.run.emulate import Sockets, find_sockets, planned_environment, timed
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -281,13 +282,10 @@ def test_a_traced_programs_profile_has_each_objects_lines_of_memory(traced: Path
     assert found.threads[hot] == 1
 
 
-def test_the_plan_names_what_the_program_uses_most(traced: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pagelens", "place", "--machine", "cori-knl-flat"]
+def test_the_plan_names_what_the_program_uses_most(traced: Path, tmp_path: Path, pagelens: Run) -> None:
+    command = ["place", "--machine", "cori-knl-flat"]
     out = tmp_path / "out"
-    run = subprocess.run(
-        [*command, "--capacity", "20%", "--json", "-o", str(out), str(traced)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    run = pagelens(*command, "--capacity", "20%", "--json", "-o", out, traced)
     report = json.loads(run.stdout)
     assert json.loads((out / "place.json").read_text()) == report
     rows = {row["policy"]: row for row in report["policies"]}
@@ -305,9 +303,8 @@ def test_the_plan_names_what_the_program_uses_most(traced: Path, tmp_path: Path)
     assert [text.partition("+")[0] for text in first.site] == ["arrays!hot", "arrays!main"]
     assert re.fullmatch("[0-9a-f]{40}", plan.modules[0].build_id)
     assert "<svg" in (out / "place.svg").read_text()
-    shown = subprocess.run(
-        [*command, "-o", str(out), str(traced)], capture_output=True, text=True, check=True
-    )
+    shown = pagelens(*command, "-o", out, traced)
+    assert shown.returncode == 0
     assert all(
         len(line) <= 80 for line in shown.stdout.splitlines() if not line.startswith(("Plan", "Figure"))
     )

@@ -8,11 +8,13 @@ the model renews the files: PAGELENS_RENEW=1 pytest tests/python/test_same_resul
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 FOLDER = Path(__file__).parents[1] / "data" / "results"
 TRACE = str(FOLDER / "cg.bin")  # examples/cg 12 2, traced without its executable: sites have no names
@@ -35,11 +37,10 @@ PLACED = {"placed": f"{TRACE} --machine xeon-max-flat --capacity 50%"}
 
 
 @pytest.mark.parametrize("name", [*EXPLAINED, *PLACED])
-def test_results_are_those_of_before(name: str, tmp_path: Path) -> None:
+def test_results_are_those_of_before(name: str, tmp_path: Path, pagelens: Run) -> None:
     options = ["place", *PLACED[name].split()] if name in PLACED else ["explain", *EXPLAINED[name].split()]
     words = [*options, "--json", "-o", str(tmp_path / "out")]
-    printed = subprocess.run(["pagelens", *words], check=True, capture_output=True, text=True).stdout
-    found = dict(numbers(json.loads(printed)))
+    found = dict(numbers(json.loads(pagelens(*words).stdout)))
     kept = FOLDER / f"{name}.json"
     if os.environ.get("PAGELENS_RENEW"):
         kept.write_text(json.dumps(found, separators=(",", ":"), indent=0) + "\n")

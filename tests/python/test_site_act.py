@@ -21,6 +21,8 @@ from pagelens.site.act import BEGUN, DONE, run_pass
 from pagelens.site.decision import State
 from pagelens.site.slurm import Slurm, SlurmError, parse_node, run_command
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
 __all__ = ["cluster", "running_cluster"]  # fixtures
 
 
@@ -236,7 +238,7 @@ def test_a_reason_may_hold_anything() -> None:
     assert parse_node("NodeName=n1").states == {"UNKNOWN"}
 
 
-def test_the_command_runs_slurms_commands_and_is_a_dry_run_by_default(tmp_path: Path) -> None:
+def test_the_command_runs_slurms_commands_and_is_a_dry_run_by_default(tmp_path: Path, pagelens: Run) -> None:
     site = SiteHistory(tmp_path, "[act]\nmost_share = 1.0\n")
     site.add("n1", [BAD] * 5)
     nodes = "echo 'NodeName=n1 State=IDLE Partitions=main'"
@@ -247,11 +249,8 @@ def test_the_command_runs_slurms_commands_and_is_a_dry_run_by_default(tmp_path: 
         write_script(tmp_path / name, f"#!/bin/sh\n{text}\n")
 
     def command(*options: str) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-m", "pagelens", "site", "act", "--config", str(site.path), *options]
         path = f"{tmp_path}:{os.environ['PATH']}"
-        return subprocess.run(
-            words, capture_output=True, text=True, env=os.environ | {"PATH": path}, check=False
-        )
+        return pagelens("site", "act", "--config", site.path, *options, env={"PATH": path})
 
     planned = json.loads(command("--json").stdout)["planned"]
     assert [(one["node"], one["step"]) for one in planned] == [("n1", "clean")]

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,8 @@ from pagelens.site.job_options import read_options
 from pagelens.site.node_check import CheckRequest, measure_node
 from pagelens.site.prolog import run_prolog
 from pagelens.site.record import Record
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -182,10 +183,9 @@ def test_after_a_kill_at_any_point_the_next_job_finds_the_node_as_it_was(tmp_pat
     assert stage > 10
 
 
-def test_the_commands_exit_with_0_whatever_happens(tmp_path: Path) -> None:
+def test_the_commands_exit_with_0_whatever_happens(tmp_path: Path, pagelens: Run) -> None:
     for part in ("prolog", "epilog"):
-        words = [sys.executable, "-m", "pagelens", "site", part, "--config", str(tmp_path / "none.toml")]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = pagelens("site", part, "--config", tmp_path / "none.toml")
         assert done.returncode == 0
         assert done.stderr.count("\n") == 1
 
