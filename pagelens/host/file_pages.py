@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
+from pagelens.host.memory_policy import nodes_of_pages
 
 _WINDOW = 1 << 30  # bytes of a file that are mapped at a time
-_BATCH = 1 << 14  # pages of one call
-_MOVE_PAGES = 279  # its number on x86-64
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -89,7 +88,8 @@ def _windows(descriptor: int, size: int) -> Iterator[tuple[int, NDArray[np.int32
             try:
                 cached = resident(view)
                 view[cached * FRAME_BYTES].max(initial=0)  # a page has a node only once it is mapped
-                yield len(cached), _nodes(view.ctypes.data + cached * FRAME_BYTES)
+                addresses = (view.ctypes.data + cached * FRAME_BYTES).astype(np.uint64)
+                yield len(cached), nodes_of_pages(addresses)
             finally:
                 del view  # else the mapping could not be closed
 
@@ -102,22 +102,3 @@ def resident(view: NDArray[np.uint8]) -> NDArray[np.int64]:
     if _libc.mincore(address, length, ctypes.c_void_p(flags.ctypes.data)):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return np.flatnonzero(flags & 1)
-
-
-def _nodes(addresses: NDArray[np.int64]) -> NDArray[np.int32]:
-    found = np.full(len(addresses), -1, dtype=np.int32)
-    for start in range(0, len(addresses), _BATCH):
-        some = np.ascontiguousarray(addresses[start : start + _BATCH], dtype=np.uint64)
-        status = np.full(len(some), -1, dtype=np.int32)
-        failed = _libc.syscall(
-            ctypes.c_long(_MOVE_PAGES),
-            ctypes.c_long(0),
-            ctypes.c_ulong(len(some)),
-            ctypes.c_void_p(some.ctypes.data),
-            ctypes.c_void_p(None),
-            ctypes.c_void_p(status.ctypes.data),
-            ctypes.c_long(0),
-        )
-        if not failed:
-            found[start : start + _BATCH] = status
-    return found

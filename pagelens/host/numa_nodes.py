@@ -22,6 +22,14 @@ class NumaNode:
     latency_ns: int | None
     side_cache: int | None  # bytes of a memory-side cache
     side_cache_direct: bool  # whether that cache is direct-mapped
+    distances: tuple[int, ...] = ()  # to the nodes in the order of their numbers, as SLIT states them
+    near: frozenset[int] = frozenset()  # the nodes whose processors are nearest, if HMAT says so
+
+    @property
+    def number(self) -> int:
+        """The kernel's number of the node; 0 if it lists none."""
+        match = re.search(r"node([0-9]+)$", self.path)
+        return int(match[1]) if match else 0
 
 
 def read_nodes(system: System) -> list[NumaNode]:
@@ -55,6 +63,8 @@ def _node(system: System, path: str) -> NumaNode | None:
         latency_ns=latency or None,
         side_cache=system.size(f"{cache}/size") or None,
         side_cache_direct=system.number(f"{cache}/indexing") == 0,
+        distances=tuple(map(int, re.findall(r"\b[0-9]{1,3}\b", system.text(f"{path}/distance")))),
+        near=frozenset(int(name.rpartition("node")[2]) for name in system.folders(near, "node")),
     )
 
 

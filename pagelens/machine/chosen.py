@@ -40,9 +40,9 @@ def choose_machine(name: str | None, system: "System | None" = None) -> Chosen:
     if name is not None:
         return Chosen(load_machine(name))
     from pagelens.host.system import System  # what a named machine does not need
-    from pagelens.machine.detect import detect
+    from pagelens.machine.detect import detect_whole
 
-    text = detect(system or System()).to_toml()
+    text = detect_whole(system or System()).to_toml()
     machine = parse_machine(text.encode(), "this machine")
     note = f"machine: this one, {machine.title}"
     kept = measured_file()

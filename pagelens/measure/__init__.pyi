@@ -1,4 +1,5 @@
 from .benchmarks import BENCHMARKS as BENCHMARKS
+from .node_matrix import NodeMatrix as NodeMatrix, measure_nodes as measure_nodes
 from .of_machine import measured_sections as measured_sections
 from .outputs import to_json as to_json, write_outputs as write_outputs
 from .results import (

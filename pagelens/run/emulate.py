@@ -4,7 +4,6 @@ This is the method of LLNL's SC16 poster 107: all threads run on one socket, and
 other, or as a plan says. The result is measured, and holds for the ratio of these two sockets.
 """
 
-import ctypes
 import os
 import statistics
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from pagelens.accesses.preloading import obstacles
 from pagelens.accesses.program import locate
 from pagelens.errors import Failure
+from pagelens.host.memory_policy import binder
 from pagelens.host.numa_nodes import read_nodes
 from pagelens.host.system import System
 from pagelens.place.plan import read_plan
@@ -24,8 +24,6 @@ from pagelens.run.plan_handover import hand_over
 from pagelens.run.preload import Preload
 
 ROUNDS = 3  # of each placement, in turn
-_SET_MEMPOLICY, _MPOL_BIND = 238, 2  # x86-64's number; linux/mempolicy.h
-_MOST_NODES = 1024
 
 
 @dataclass(frozen=True)
@@ -137,14 +135,11 @@ def timed(
 
 def _bound(cpus: frozenset[int], node: int | None) -> Callable[[], None]:
     """Return what the child does before it becomes the program."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    mask = (ctypes.c_ulong * (_MOST_NODES // 64))()
-    if node is not None:
-        mask[node // 64] = 1 << node % 64
+    bind_memory = binder(node) if node is not None else None
 
     def bind() -> None:
         os.sched_setaffinity(0, cpus)
-        if node is not None and libc.syscall(_SET_MEMPOLICY, _MPOL_BIND, mask, _MOST_NODES + 1):
+        if bind_memory is not None and not bind_memory():
             os.write(2, b"memory cannot be bound to the node\n")
             os._exit(125)
 

@@ -20,7 +20,7 @@ from pagelens.machine import (
     read_machine_file,
     stated_values,
 )
-from pagelens.machine.detect import Description, System, detect
+from pagelens.machine.detect import Description, System, detect_whole, with_measured_nodes
 from pagelens.progress import progress_bar
 
 SCHEMA_VERSION = 1  # of --json; a version only adds
@@ -121,13 +121,13 @@ def detect_command(
         ),
     ] = False,
 ) -> None:
-    """Write a machine file for one socket of this machine.
+    """Write a machine file for this machine: its NUMA nodes, or its socket.
 
     It reads /proc, /sys, CPUID, hwloc if it is installed, and DMI as root. What
     they do not say is marked as assumed. In a virtual machine, the frames are
     the guest's.
     """
-    found = detect(System(root))
+    found = detect_whole(System(root))
     if measure:
         output = output or measured_file()
         _measure(found, root, output)
@@ -161,11 +161,17 @@ def _measure(found: Description, root: Path, output: Path) -> None:
         output.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Failure(f"--output: cannot make {output.parent} ({error.strerror}); name another") from None
-    from pagelens.measure import measured_sections  # no other command here needs it
+    from pagelens.measure import measure_nodes, measured_sections  # no other command here needs it
 
     measured = measured_sections(machine, lambda what: progress_bar(not what, what))
     for section, values in measured.items():
         found.sections.setdefault(section, {}).update(values)
+    if machine.numa is not None:
+        with progress_bar(False, "pairs of nodes") as progress:
+            matrix = measure_nodes(report=progress)
+        found.sections |= with_measured_nodes(
+            found.sections, matrix.columns, matrix.latency_s, matrix.bandwidth
+        )
 
 
 def _summary(machine: Machine) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import typer
 from typer import Option
 
 from pagelens.cli.commands.measure_io import measure_io
+from pagelens.cli.commands.measure_numa import measure_numa
 from pagelens.cli.commands.measure_tiers import tiers
 from pagelens.cli.options import Json, Output, Quiet
 from pagelens.cli.source import OUTPUT
@@ -98,6 +99,7 @@ app = typer.Typer(
     "what its figures count, and how to read them.",
 )
 app.command(epilog="Example: pagelens measure tiers --array 4GiB")(tiers)
+app.command("numa", epilog="Example: pagelens measure numa --size 256MiB")(measure_numa)
 app.command("io", epilog="Example: pagelens measure io /scratch/me")(measure_io)
 
 

@@ -1,20 +1,23 @@
 """Makes a machine file from what was found: its mode, its base, and the values that had to be assumed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import tomlkit
 from tomlkit.items import Table
 
+from pagelens.errors import UsageError
 from pagelens.host.numa_nodes import NumaNode, read_nodes
 from pagelens.host.system import System
 from pagelens.machine.detect.detected_value import Found, assumed, read, size_text
 from pagelens.machine.detect.memory import Described, describe, read_modules
+from pagelens.machine.detect.nodes import bandwidth_of_all, numa_section, several
 from pagelens.machine.detect.processor import Cache, Processor, read_processor
 from pagelens.machine.detect.shared import Kind, Section, shared_sections
 from pagelens.machine.detect.translation import translation_sections
 from pagelens.machine.memories import MOST_TAGS
-from pagelens.units import parse_size
+from pagelens.machine.reader import parse_machine
+from pagelens.units import parse_rate, parse_size
 
 # Vendor, family and model as /proc/cpuinfo has them (Linux, arch/x86/include/asm/intel-family.h; AMD's
 # revision guides). What all processors of a kind share is not read but taken over from the kind.
@@ -43,6 +46,11 @@ class Description:
     hypervisor: str | None
     sections: dict[str, Section] = field(default_factory=dict)
     tlbs: list[Section] = field(default_factory=list)
+
+    @property
+    def memory_side_cache(self) -> bool:
+        """Whether a memory is a cache of another one, which a machine of NUMA nodes cannot have."""
+        return "memory_side_cache" in self.sections
 
     def to_toml(self) -> str:
         """Return the text of the file."""
@@ -83,7 +91,55 @@ class Description:
 
 def detect(system: System) -> Description:
     """Return one socket of the machine, as a file describes it."""
+    return _one_socket(system, read_processor(system), read_nodes(system))
+
+
+def detect_whole(system: System) -> Description:
+    """Return the whole machine with its NUMA nodes, or one socket if only one node has processors.
+
+    One socket is also what is returned if the nodes make no machine, as with a damaged tree.
+    """
     processor, nodes = read_processor(system), read_nodes(system)
+    found = _one_socket(system, processor, nodes)
+    if not several(nodes) or found.memory_side_cache:
+        return found
+    whole = _with_nodes(found, system, processor, nodes)
+    try:
+        parse_machine(whole.to_toml().encode(), "this machine")
+    except UsageError:
+        return found
+    return whole
+
+
+def _with_nodes(
+    found: Description, system: System, processor: Processor, nodes: list[NumaNode]
+) -> Description:
+    near = [node for node in nodes if node.cpus]
+    local = describe(near, read_modules(system), 1)
+    stated = parse_rate(str(local.bandwidth.value)) if local.bandwidth is not None else None
+    numa = numa_section(nodes, processor, stated)
+    cores = numa["cores"]
+    assert isinstance(cores.value, list)
+    count = sum(map(int, cores.value))
+    sections = {name: dict(section) for name, section in found.sections.items() if name != "fast_memory"}
+    sections["cores"]["count"] = read(count, cores.note)
+    if (cache := processor.cache(3)) is not None and "l3" in sections:
+        sections["l3"]["shared_by"] = read(processor.shared_by(cache), cache.where)
+    sizes = numa["sizes"].value
+    assert isinstance(sizes, list)
+    size = sum(parse_size(str(text)) for text in sizes)
+    memory = {"technology": local.technology} if local.technology else {}
+    memory |= {"size": read(size_text(size), numa["sizes"].note), "bandwidth": bandwidth_of_all(numa)}
+    memory["latency"] = local.latency or assumed("100 ns", "HMAT says nothing; typical of a server")
+    sections["ddr"] = memory
+    sections["numa"] = numa
+    named = found.title.rpartition(" (")[0]
+    guest = f", a guest of {processor.hypervisor}" if processor.hypervisor else ""
+    title = f"{named} ({count} cores, {len(nodes)} NUMA nodes{guest})"
+    return replace(found, title=title, mode="single", sections=sections)
+
+
+def _one_socket(system: System, processor: Processor, nodes: list[NumaNode]) -> Description:
     kind = _KINDS.get((processor.vendor, processor.family, processor.model))
     base = kind.base if kind is not None else None
     name = "".join(c for c in processor.name if c.isprintable())[:60] or "Unknown processor"

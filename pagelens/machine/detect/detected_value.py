@@ -8,7 +8,7 @@ from typing import Literal
 class Found:
     """A value as a machine file states it: a number, or a text with its unit."""
 
-    value: int | float | str | list[str]
+    value: int | float | str | list[str] | list[int]
     kind: Literal["source", "assumed"]
     note: str
 
@@ -19,12 +19,12 @@ class Found:
         return self.value
 
 
-def read(value: float | str | list[str], where: str) -> Found:
+def read(value: float | str | list[str] | list[int], where: str) -> Found:
     """Return a value that was read, with its source."""
     return Found(value, "source", where)
 
 
-def assumed(value: float | str, reason: str) -> Found:
+def assumed(value: float | str | list[str], reason: str) -> Found:
     """Return an assumed value, with the reason for it."""
     return Found(value, "assumed", reason)
 
