@@ -102,3 +102,9 @@ def test_a_file_of_one_s_own_is_checked(machines: Run, tmp_path: Path) -> None:
     assert (status, out) == (2, "")
     assert f"{wrong}:18: unknown key 'l1.shared_bye'; did you mean shared_by" in err
     assert err.count("\n") == 1
+
+
+def test_a_machine_that_comes_along_is_checked_by_its_name(machines: Run) -> None:
+    status, out, _ = machines("check", "skx-8160")
+    assert (status, out.split(";")[0]) == (0, "skx-8160: sound")
+    assert "did you mean skx-8160" in machines("check", "skx-816")[2]

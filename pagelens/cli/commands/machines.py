@@ -88,14 +88,14 @@ def show_command(
 
 @app.command("check")
 def check_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The machine file to check.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A machine file, or a name that is listed.")],
     as_json: Json = False,
 ) -> None:
     """Read a machine file: exit status 0 if it is sound, else one line that names file, line and key."""
-    machine = read_machine_file(file)
+    machine = read_machine_file(Path(file)) if Path(file).exists() else load_machine(file)
     kinds = Counter(stated.value.label for stated in stated_values(machine))
     if as_json:
-        _print_json(_summary(machine) | {"file": str(file), "origins": dict(kinds)})
+        _print_json(_summary(machine) | {"file": file, "origins": dict(kinds)})
         return
     typer.echo(
         f"{file}: sound; {machine.name}, mode {machine.mode}; {kinds.total()} values, of which "
