@@ -1,6 +1,7 @@
 """What programs do through libraries: MPI-IO, HDF5, libaio, liburing and mapped files."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -116,6 +117,24 @@ def test_mapped_files_are_said(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert faults is not None
     assert int(faults[1]) >= 16
     assert recording.header.processes[0].major_faults is not None
+
+
+def test_parallel_hdf5_is_recorded_with_its_functions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not (shutil.which("h5pcc.openmpi") and shutil.which("mpirun.openmpi")):
+        pytest.skip("needs libhdf5-openmpi-dev")
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["h5pcc.openmpi", "-shlib", "-o", "io_hdf5", PROGRAMS / "io_hdf5.c"], check=True)
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        monkeypatch.setenv(name, "1")
+    words = ["mpirun.openmpi", "--oversubscribe", "-n", "2", "./io_hdf5", str(tmp_path / "file")]
+    recorded = record_program(words, str(tmp_path / "it.plio"))
+    assert recorded.exit_status == 0  # it read what it wrote
+    moved = pl.DataFrame(writes(recorded.recording), schema=["caller", "bytes"], orient="row")
+    by = dict(moved.group_by("caller").agg(pl.col("bytes").sum()).iter_rows())
+    assert by["H5Dwrite"] == 16 << 20
+    assert {process.rank for process in recorded.recording.header.processes} >= {0, 1}
 
 
 def test_the_recorder_and_the_reader_number_functions_alike() -> None:
