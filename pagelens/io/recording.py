@@ -181,8 +181,8 @@ def _checked(table: pa.Table, where: str) -> pl.DataFrame:
 def _plain(table: pa.Table) -> pa.Table:
     """Return the columns that are known, all of plain numbers. Raises ValueError if one is missing.
 
-    Damaged names and types must not reach Polars, which panics over them. The first recordings have no column
-    `caller`.
+    Damaged names, types and metadata must not reach Polars, which panics over some of them. The first
+    recordings have no column `caller`.
     """
     if "caller" not in table.column_names:
         table = table.append_column("caller", pa.nulls(table.num_rows, pa.uint8()).fill_null(0))
@@ -191,7 +191,7 @@ def _plain(table: pa.Table) -> pa.Table:
     columns = table.select(list(COLUMNS))
     if not all(pa.types.is_integer(kind) or pa.types.is_boolean(kind) for kind in columns.schema.types):
         raise ValueError
-    return columns
+    return pa.Table.from_arrays(columns.columns, names=list(COLUMNS))
 
 
 def _impossible() -> pl.Expr:

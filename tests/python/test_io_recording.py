@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -236,6 +237,16 @@ def test_the_letters_of_a_path_are_no_time() -> None:
     log = parse_raw_log(raw_log(records))
     assert log is not None
     assert resolve([log], Header(source="recorder")).operations["start_ns"].to_list() == [1000]
+
+
+def test_damaged_metadata_of_columns_do_no_harm(tmp_path: Path) -> None:
+    """Fuzzing found that Polars panics over metadata that are no text."""
+    recording = a_recording()
+    table = recording.operations.to_arrow()
+    fields = [field.with_metadata({b"\xff": b"\xfe"}) for field in table.schema]
+    header = {b"pagelens.io": recording.header.model_dump_json().encode()}
+    pq.write_table(table.cast(pa.schema(fields, header)), tmp_path / "it.plio")
+    assert parse_recording((tmp_path / "it.plio").read_bytes(), "it").operations.equals(recording.operations)
 
 
 def test_recordings_without_the_column_of_callers_are_read(tmp_path: Path) -> None:
