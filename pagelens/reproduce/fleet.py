@@ -3,7 +3,8 @@
 Only what differs between nodes is simulated. The lines of a declared workload are those past the private
 caches (docs/declared.md), so these caches are left out. Page walks and DRAM rows cost the same on every node,
 so they are not simulated. `cori-minife --quick` with both gave the same figures in all digits, in seven times
-the time.
+the time. `xeon-max --quick` did so, too: random frames open no more rows than the triad from which the
+bandwidth of DDR is known (docs/decisions/rows-behind.md).
 """
 
 from collections.abc import Iterable, Mapping
