@@ -14,7 +14,7 @@ from pagelens.io import import_log, replayable
 from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.kinds import NAMES
 from pagelens.io.recording import Header
-from pagelens.measure.files import replay, variants
+from pagelens.measure.files import replay, variants, ways
 from pagelens.measure.files.ways import Variant, _operations
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -131,6 +131,17 @@ def test_what_was_direct_is_replayed_as_direct(tmp_path: Path) -> None:
         )
     transfers, lengths = replayable(builder.build())
     assert _operations(transfers, Variant("as recorded")).direct.tolist() == [True, False]
-    assert _operations(transfers, Variant("direct", 1 << 20, True)).direct.all()
+    assert _operations(transfers, Variant("direct", 8192, True)).direct.all()
     (done,) = replay(transfers, lengths, tmp_path, [Variant("as recorded")], rounds=1)
     assert done.operations == 2
+
+
+def test_a_direct_replay_finds_no_pages_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten: list[int] = []
+    monkeypatch.setattr(ways, "forget", forgotten.append)
+    transfers, _ = replayable(import_log(write(tmp_path / "log", FIO)))
+    cached = [(8192, True), (8292, True)]
+    replay(transfers, cached, tmp_path, [Variant("as recorded")], rounds=1)
+    assert not forgotten
+    replay(transfers, cached, tmp_path, [Variant("direct", 4096, True)], rounds=1)
+    assert len(forgotten) == 1  # only of the other file there is too little for a request

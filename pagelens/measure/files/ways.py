@@ -96,6 +96,9 @@ def replay(
 
 def _operations(transfers: pl.DataFrame, way: Variant) -> _Operations:
     frame = transfers.select("file", "what", "offset", "bytes", "run", "direct")
+    if way.direct:  # of a shorter sequence nobody would make a request of that size
+        long = pl.col("bytes").sum().over("run") >= way.request
+        frame = frame.with_columns(direct=pl.col("direct") | (long & (pl.col("what") != "sync")))
     if way.request:
         frame = pl.concat(list(_merged(frame, way)) or [frame.clear()])
     return _Operations(
@@ -103,7 +106,7 @@ def _operations(transfers: pl.DataFrame, way: Variant) -> _Operations:
         frame["what"].replace_strict(_KINDS, return_dtype=pl.Int32).to_numpy(),
         frame["offset"].clip(0).to_numpy(),
         frame["bytes"].cast(pl.UInt64).to_numpy(),
-        frame["direct"].to_numpy() | way.direct,
+        frame["direct"].to_numpy(),
     )
 
 
@@ -164,7 +167,8 @@ def _once(
             length, cached = lengths[number]
             with scratch.open(name=f"-{number}") as file:
                 _fill(file, length)
-                if not cached:
+                # A program that is direct leaves no pages. Else the kernel would write them out first.
+                if not cached or number in direct_files:
                     forget(file)
             buffered[number] = stack.enter_context(scratch.open(0, f"-{number}"))
             if number in direct_files:
