@@ -1,6 +1,8 @@
 """Logs of Darshan, strace and fio as recordings, and their replay on scratch files."""
 
+import os
 import random
+import stat
 import subprocess
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -145,3 +147,14 @@ def test_a_direct_replay_finds_no_pages_in_the_cache(tmp_path: Path, monkeypatch
     assert not forgotten
     replay(transfers, cached, tmp_path, [Variant("direct", 4096, True)], rounds=1)
     assert len(forgotten) == 1  # only of the other file there is too little for a request
+
+
+def test_each_way_begins_when_the_journal_of_the_last_one_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else new blocks took four times as long to find as the transfers took."""
+    synced: list[bool] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(stat.S_ISDIR(os.fstat(file).st_mode)))
+    transfers, lengths = replayable(import_log(write(tmp_path / "log", FIO)))
+    replay(transfers, lengths, tmp_path, variants(1 << 20, direct=False), rounds=3)
+    assert synced.count(True) == 6

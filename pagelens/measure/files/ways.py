@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -173,6 +173,7 @@ def _once(
             buffered[number] = stack.enter_context(scratch.open(0, f"-{number}"))
             if number in direct_files:
                 direct[number] = stack.enter_context(scratch.open(os.O_DIRECT, f"-{number}"))
+        _commit(folder)
         # Direct operations move whole blocks. A program does the same through its aligned buffer.
         block = np.where(operations.direct, _BLOCK, 1)
         end = -(-(operations.offsets + operations.bytes.astype(np.int64)) // block) * block
@@ -184,6 +185,19 @@ def _once(
         except OSError as error:
             raise Failure(f"replay: {error.strerror or error}; name another folder") from None
     return done.cpu_s, max(done.cpu_s, done.wall_s - done.queued_s)
+
+
+def _commit(folder: Path) -> None:
+    """Let the file system finish what the last way left.
+
+    Until its journal is written, blocks of removed files are not free, and new ones take long to find.
+    """
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # some file systems have no sync of folders
+            os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _fill(file: int, length: int) -> None:
