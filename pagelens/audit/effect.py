@@ -40,7 +40,7 @@ class Yardstick:
     @property
     def decides_nothing(self) -> bool:
         """Whether the machine file describes none of these parts."""
-        return self.machine.memory_side_cache is None and self.machine.dram is None and self.socket is None
+        return not self.machine.memory_side_bytes and self.machine.dram is None and self.socket is None
 
     def effect(self, frames: Frames) -> Effect:
         """Return the effect on a job whose pages have these frames, in the order of its addresses."""
@@ -50,7 +50,7 @@ class Yardstick:
 
     def _cache(self, frames: Frames) -> float | None:
         """Return the conflict share: the share of pages whose slot holds another page of the job."""
-        if self.machine.memory_side_cache is None or not len(frames):
+        if not self.machine.memory_side_bytes or not len(frames):
             return None
         slots = self.machine.slots
         at = frames % slots

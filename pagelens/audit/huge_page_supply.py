@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.address.units import HUGE_PAGE_FRAMES
+from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_FRAMES
 from pagelens.audit.effect import Frames
 from pagelens.audit.model import GIGANTIC, LARGE, SMALL
 from pagelens.errors import Failure
@@ -177,7 +177,7 @@ def free_blocks(free: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _slots(machine: Machine) -> int | None:
-    return machine.slots if machine.memory_side_cache is not None else None
+    return machine.memory_side_bytes // FRAME_BYTES or None
 
 
 def _whole(frames: Frames, pages: int) -> Frames | None:

@@ -37,10 +37,8 @@ def read_audit(system: System, machine: Machine, frames: FrameMap | None) -> Aud
 
 
 def _cache(machine: Machine) -> Cache | None:
-    if machine.memory_side_cache is None:
+    if (stated := machine.memory_side_size) is None:
         return None
-    stated = machine.memory_side_cache.size or (machine.fast_memory.size if machine.fast_memory else None)
-    assert stated is not None  # of every machine with such a cache
     size, memory = stated.value, machine.ddr.size.value
     share = random_conflict_share(size, size, memory)
     return Cache(size, memory, machine.ways, stated.assumed, share)

@@ -36,7 +36,7 @@ def default_policies(workload: Workload, machine: Machine, ranks: int = 1) -> Ma
     if several:
         far = list(far_objects(workload, machine, ranks))[:MOST_OBJECTS]
         compared.update(_found(f"{kind}:{name}" for name in far for kind in OF_ONE_OBJECT))
-    if machine.memory_side_cache is not None:
+    if machine.memory_side_bytes:
         return compared
     tried = {name: policy for name, policy in compared.items() if not policy.needs_cache}
     tried.update(_found(WITHOUT_CACHE))

@@ -123,7 +123,7 @@ class ProgramLab:
         find_qemu()  # before anything is fetched for it
         self.request = request
         machine, kernel = request.machine, find_kernel(request.kernel)
-        if machine.memory_side_cache is None and request.cache_bytes:
+        if not machine.memory_side_bytes and request.cache_bytes:
             name = machine.name
             raise UsageError(
                 f"--machine {name}: no memory-side cache; choose one in cache mode, or --cache 0B"

@@ -16,7 +16,7 @@ from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.tlb import core_tlb
 from pagelens.machine.topology import Topology, one_node, topology_of
 from pagelens.units import format_binary_size, format_rate
-from pagelens.values.quantities import Sourced, Table
+from pagelens.values.quantities import Bytes, Sourced, Table
 
 IDEAL_SUFFIX = "-ideal"  # names the ideal twin of a machine in cache mode
 FEWEST_FRAMES = 1024  # of a node: the largest free block of its allocator
@@ -143,14 +143,24 @@ class Machine(Parts):
         return low // FRAME_BYTES // FEWEST_FRAMES * FEWEST_FRAMES
 
     @property
+    def memory_side_size(self) -> Sourced[Bytes] | None:
+        """The size of the memory-side cache; None without one. By default it is all of the fast memory."""
+        if self.memory_side_cache is None:
+            return None
+        return self.memory_side_cache.size or (self.fast_memory or self.ddr).size
+
+    @property
+    def memory_side_bytes(self) -> int:
+        """The bytes of the memory-side cache; 0 without one."""
+        return self.memory_side_size.value if self.memory_side_size is not None else 0
+
+    @property
     def slots(self) -> int:
         """The page-sized slots of the memory-side cache.
 
         Without such a cache they are the frames of the fast memory, or of the only one.
         """
-        if self.memory_side_cache is not None and self.memory_side_cache.size is not None:
-            return self.memory_side_cache.size.value // FRAME_BYTES
-        return (self.fast_memory or self.ddr).size.value // FRAME_BYTES
+        return (self.memory_side_bytes or (self.fast_memory or self.ddr).size.value) // FRAME_BYTES
 
     @property
     def ways(self) -> int:

@@ -158,11 +158,7 @@ def _cache_bytes(nodes: Sequence[MemoryNode], machine: Machine) -> int | None:
     for node in nodes:
         if node.side_cache is not None:
             return node.side_cache.size
-    cache = machine.memory_side_cache
-    if cache is None:
-        return None
-    size = cache.size or (machine.fast_memory.size if machine.fast_memory else None)
-    return size.value if size else None
+    return machine.memory_side_bytes or None
 
 
 def _mode(nodes: Sequence[MemoryNode], machine: Machine) -> str:
@@ -170,7 +166,7 @@ def _mode(nodes: Sequence[MemoryNode], machine: Machine) -> str:
 
     The text ends with the number of NUMA nodes.
     """
-    side = any(node.side_cache is not None for node in nodes) or machine.memory_side_cache is not None
+    side = any(node.side_cache is not None for node in nodes) or machine.memory_side_bytes > 0
     fast = any(node.faster for node in nodes)
     kind = "cache" if side else "flat" if fast else "one memory"
     return f"{kind}, {len(nodes)} NUMA node{'s' if len(nodes) != 1 else ''}"

@@ -6,7 +6,7 @@ With 2 MiB pages this is the static policy of Johnny Cache (Lepers and Zwaenepoe
 from dataclasses import dataclass, replace
 
 from pagelens import _core
-from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_BITS
+from pagelens.address.units import HUGE_PAGE_BITS
 from pagelens.frames.live_node import LiveNode
 from pagelens.frames.node import Node
 from pagelens.frames.policies.huge_pages import HugePages
@@ -45,7 +45,7 @@ class ChosenFrames(Remedy):
 
 def conflicting_cache_bytes(machine: Machine) -> int:
     """Return the size of the memory-side cache in whose slots frames conflict; 0 if there is none."""
-    return machine.slots * FRAME_BYTES if machine.memory_side_cache is not None and not machine.ideal else 0
+    return 0 if machine.ideal else machine.memory_side_bytes
 
 
 def _coloured(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:

@@ -23,9 +23,8 @@ class FakeNodes(Remedy):
 
     def commands(self, job: Job, host: Host) -> tuple[str, ...]:
         """Return how to boot with it; nothing on a machine without a memory-side cache."""
-        if job.machine.memory_side_cache is None:
-            return ()
-        return boot_with_fake_nodes(job.machine.frames * FRAME_BYTES, job.machine.slots * FRAME_BYTES)
+        cache_bytes = job.machine.memory_side_bytes
+        return boot_with_fake_nodes(job.machine.frames * FRAME_BYTES, cache_bytes) if cache_bytes else ()
 
 
 def _numa_node(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
