@@ -9,13 +9,13 @@ from typing import Any
 from pagelens.errors import Failure, UsageError
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.study.parts import command_of_part, missing_parts, size_of_parts
-from pagelens.study.work import Work
+from pagelens.study.points_to_simulate import PointsToSimulate
 
 POLL_S = 0.25  # between two looks at the tasks
 TIMEOUT_S = 10  # for the scheduler to answer at first
 
 
-def simulate_under_dask(work: Work) -> None:
+def simulate_under_dask(work: PointsToSimulate) -> None:
     """Submit a task for each missing part, and wait until they are done.
 
     `work.where` is the address of the scheduler, such as tcp://host:8786, or the file that it has written.

@@ -16,12 +16,12 @@ from pagelens.spelling import nearest
 from pagelens.study.costs import Status, read_costs
 from pagelens.study.dask import simulate_under_dask
 from pagelens.study.points import Points
+from pagelens.study.points_to_simulate import PointsToSimulate, Workers
 from pagelens.study.result import StudyResult, result_of
 from pagelens.study.simulating import simulate_in_threads
 from pagelens.study.slurm import simulate_under_slurm
 from pagelens.study.store import PointStore
 from pagelens.study.study_file import read_study
-from pagelens.study.work import Work, Workers
 
 WORKERS: Mapping[str, Workers] = {
     "threads": simulate_in_threads,
@@ -76,7 +76,7 @@ def study(
     with claim_directory(directory), progress_bar(not progress, "points") as bar:
         store = PointStore(directory)
         try:
-            workers(Work(points, store, directory, bar, chunk, where))
+            workers(PointsToSimulate(points, store, directory, bar, chunk, where))
         except Interrupted as error:
             error.partial = result_of(points, store, directory)
             raise
@@ -96,7 +96,7 @@ def study_part(path: Path, directory: Path, part: range, *, progress: bool = Tru
             f"to {points.count - 1}"
         )
     with progress_bar(not progress, "points") as bar:
-        simulate_in_threads(Work(points, PointStore(directory), directory, bar))
+        simulate_in_threads(PointsToSimulate(points, PointStore(directory), directory, bar))
 
 
 def study_so_far(study: Given, directory: Path, write: bool = True) -> tuple[StudyResult, Status]:

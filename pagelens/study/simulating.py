@@ -10,11 +10,11 @@ from pagelens.errors import Interrupted
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.study.costs import CostLog
 from pagelens.study.points import Point, Points
+from pagelens.study.points_to_simulate import PointsToSimulate
 from pagelens.study.rows import rows_of
-from pagelens.study.work import Work
 
 
-def simulate_in_threads(work: Work) -> None:
+def simulate_in_threads(work: PointsToSimulate) -> None:
     """Simulate the points that the store does not have; the nodes of each in a thread a core.
 
     Raises Interrupted on Ctrl-C, by which the point that is under way is lost.

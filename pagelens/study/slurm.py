@@ -9,13 +9,13 @@ from pagelens.errors import Failure
 from pagelens.files import write_whole
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.study.parts import command_of_part, missing_parts, size_of_parts
-from pagelens.study.work import Work
+from pagelens.study.points_to_simulate import PointsToSimulate
 
 FOLDER = "slurm"  # in that of the results: the job's script, its number, and what its tasks said
 FIRST_POLL_S, LAST_POLL_S = 0.25, 10.0  # between two looks at the queue
 
 
-def simulate_under_slurm(work: Work) -> None:
+def simulate_under_slurm(work: PointsToSimulate) -> None:
     """Submit the missing parts as one array, and wait until they are done.
 
     A job that is still in the queue from before is waited for instead of submitted again. Partition, account
@@ -38,7 +38,7 @@ def simulate_under_slurm(work: Work) -> None:
         )
 
 
-def _submit(work: Work) -> str:
+def _submit(work: PointsToSimulate) -> str:
     """Return the number of the new job."""
     folder = work.directory / FOLDER
     folder.mkdir(exist_ok=True)
@@ -70,7 +70,7 @@ def _job_before(directory: Path) -> str | None:
         return None
 
 
-def _wait(work: Work, job: str | None, cancel: Event) -> None:
+def _wait(work: PointsToSimulate, job: str | None, cancel: Event) -> None:
     """Wait until the job has left the queue or all points are there; the controller may be down meanwhile."""
     pause_s = FIRST_POLL_S
     number, of_cluster = _number_and_cluster(job or "")

@@ -26,13 +26,13 @@ from pagelens.study.design import design
 from pagelens.study.inputs import Range, as_number, parse_input
 from pagelens.study.parts import command_of_part
 from pagelens.study.points import OWN_CODE, Points
+from pagelens.study.points_to_simulate import PointsToSimulate
 from pagelens.study.report import render_page
 from pagelens.study.result import StudyResult
 from pagelens.study.rows import ROWS
 from pagelens.study.simulating import simulate
 from pagelens.study.store import PointStore
 from pagelens.study.study_file import Sample, StudyFile, read_study
-from pagelens.study.work import Work
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -362,7 +362,7 @@ def test_a_part_reads_a_linked_study_under_its_own_name(file: Path, tmp_path: Pa
     (folder / "link.toml").symlink_to(file)
     points = Points(read_study(folder / "link.toml"))
     store = PointStore(tmp_path / "out")
-    words = command_of_part(Work(points, store, tmp_path / "out", lambda done, of: None))
+    words = command_of_part(PointsToSimulate(points, store, tmp_path / "out", lambda done, of: None))
     assert str(folder / "link.toml") in words
 
 

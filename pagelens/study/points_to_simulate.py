@@ -1,4 +1,4 @@
-"""The work of a study: the points that are to be simulated, and where they are kept."""
+"""The points that a study has to simulate, and where they are kept."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Progress = Callable[[int, int], None]  # points done, points in all
 
 
 @dataclass(frozen=True)
-class Work:
+class PointsToSimulate:
     """What is to be simulated, and where it is kept. Others may write to the same store at a time."""
 
     points: Points
@@ -37,4 +37,6 @@ class Work:
         )
 
 
-Workers = Callable[[Work], None]  # simulates what is missing; raises Interrupted or Failure if it does not
+Workers = Callable[
+    [PointsToSimulate], None
+]  # simulates what is missing; raises Interrupted or Failure if it does not
