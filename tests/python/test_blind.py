@@ -52,7 +52,10 @@ def test_a_figure_that_was_known_is_no_blind_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("record", ["{", "[]", "3", '{"a": 3}', '{"a": {}}'])
-def test_a_record_that_cannot_be_read_is_one_line(record: str, tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_read_is_one_line_before_anything_is_simulated(
+    record: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("pagelens.reproduce.blind._simulate")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / RECORD).write_text(record)
     with pytest.raises(UsageError, match="cannot read the record"):
