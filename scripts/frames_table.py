@@ -122,7 +122,7 @@ def main() -> None:
         "cache, jobs of 8 GiB, 15.5 GiB and 17.6e9 B by 68 processes; counted on modelled frames, means\n"
         f"of {arguments.nodes} nodes.\n"
         "*Experiment*: a bare buddy allocator without zones or per-cpu lists.\n"
-        "Written by `scripts/frames_table.py`.\n\n"
+        "Written by `python scripts/frames_table.py --output docs/results/frames.md`.\n\n"
         f"100 jobs of 4 to 80 GiB on one core: {exact:.1f} s at grain 1, {coarse:.2f} s at grain 64,\n"
         f"at most {most_memory:.0f} MiB of memory in all.",
         ("node", "history", "experiment", "grain 1", "grain 64"),

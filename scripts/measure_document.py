@@ -43,8 +43,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="the Markdown file; figures go beside it")
     output: Path = parser.parse_args().output
     parts = [
-        "# What one machine shows\n\nMade by `scripts/measure_document.py` on a virtual machine of two "
-        "processors that it shares with others: each block is what the command printed, measured there "
+        "# What one machine shows\n\nMade by `python scripts/measure_document.py --output "
+        "docs/results/measure.md` on a virtual machine of two processors that it shares with "
+        "others: each block is what the command printed, measured there "
         "([how to read it](../measure.md)).\n"
     ]
     with tempfile.TemporaryDirectory() as folder:

@@ -55,9 +55,9 @@ def _document(found: dict[tuple[str, str], tuple[str, Any]]) -> list[str]:
     lines = [
         "# Programs on two memories",
         "",
-        "The programs of `examples/`, traced whole, a copy a core; made by `scripts/place_document.py`. All",
-        "times are modelled ([place.md](../place.md)). At full scale and declared, with every list of the",
-        "hydro's arrays: study `placement` of [reproduce.md](reproduce.md).",
+        "The programs of `examples/`, traced whole, a copy a core; made by `python",
+        "scripts/place_document.py`. All times are modelled ([place.md](../place.md)). At full scale and",
+        "declared, with every list of the hydro's arrays: study `placement` of [reproduce.md](reproduce.md).",
         "",
         f"Share of all fast's gain with fast memory for {CAPACITY}% of the footprint:",
         "",
