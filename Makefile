@@ -19,6 +19,8 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 STAMPS := build/stamps
 JOBS ?= $(shell nproc)
+# One more than processors: some tests wait, for a guest's console or for Slurm.
+TEST_WORKERS ?= $(shell echo $$(($(JOBS) + 1)))
 FUZZ_RUNS ?= 1000000
 PYTEST_ARGS ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -98,7 +100,7 @@ test-cpp: build/tests/build.ninja
 	@build/tests/tests/cpp/pagelens_tests
 
 test-python: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-slurm $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test $(STAMPS)/unpacked-prometheus examples
-	@pytest -n $(JOBS) --dist worksteal -m "not long" $(PYTEST_ARGS)
+	@pytest -n $(TEST_WORKERS) --dist worksteal -m "not long" $(PYTEST_ARGS)
 
 test-long: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-kernel $(STAMPS)/debian-test build/fuzz/build.ninja examples
 	@cmake --build build/fuzz

@@ -25,12 +25,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
-BOOT_GUESTS = ("test_lab", "test_zonesort", "test_fix")
+LONGEST = (
+    "test_lab",
+    "test_zonesort",
+    "test_fix",
+    "test_study_slurm",
+    "test_site_guest",
+    "test_reproduce_studies",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files whose tests take longest come first: at the end no worker waits for another's guest."""
-    items.sort(key=lambda item: not item.path.name.startswith(BOOT_GUESTS))
+    items.sort(key=lambda item: not item.path.name.startswith(LONGEST))
 
 
 @pytest.fixture(scope="session")
