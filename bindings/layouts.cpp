@@ -97,6 +97,8 @@ nb::dict plan_layouts() {
                        .FIELD(plan_object, name)
                        .FIELD(plan_object, share)
                        .FIELD(plan_object, row)
+                       .FIELD(plan_object, rule)
+                       .FIELD(plan_object, nodes)
                        .of(sizeof(plan_object));
     of["phase"] = Layout().FIELD(plan_phase, name).FIELD(plan_phase, bytes).of(sizeof(plan_phase));
     of["hook"] = Layout()

@@ -138,6 +138,7 @@ static struct range* add_span(const struct wish* wish) {
     /* A copy, so that a fork sees the span only when it is complete. */
     struct span filling = {.start = span->start, .bytes = bytes, .shelf = wish->shelf};
     if (wish->shelf == SHELF_PLANNED) {
+        filling.object = wish->planned.object;
         filling.fast_start = wish_place(wish, span->start) & ~(uintptr_t)(GRAIN - 1);
         filling.fast_bytes = wish->planned.fast_bytes;
     }

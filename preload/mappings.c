@@ -19,6 +19,7 @@
 #include "preload/fork_gate.h"
 #include "preload/mapping_notes.h"
 #include "preload/nodes.h"
+#include "preload/object_nodes.h"
 #include "preload/phase.h"
 #include "preload/plan.h"
 #include "preload/system.h"
@@ -82,9 +83,9 @@ static void touch_first(const struct mapping* mapping) {
 
 static bool bind_fast(const struct mapping* mapping, bool move) {
     if (mapping_fast_bytes(mapping) == 0 ||
-        nodes_prefer(mapping->start, mapping_fast_bytes(mapping), plan_header()->fast, move))
+        object_bind(mapping->object, mapping->start, mapping_fast_bytes(mapping), move))
         return true;
-    say_once("mappings cannot be put on the fast node (%s)", strerror(errno));
+    say_once("mappings cannot be put on their nodes (%s)", strerror(errno));
     return false;
 }
 

@@ -6,10 +6,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "preload/plan_file.h"
-
 /* from linux/mempolicy.h */
-enum { DEFAULT, PREFERRED, PREFERRED_MANY = 5 /* Linux 5.15 */, MOVE = 1 << 1 };
+enum {
+    DEFAULT,
+    PREFERRED,
+    BIND,
+    INTERLEAVE,
+    PREFERRED_MANY = 5,      /* Linux 5.15 */
+    WEIGHTED_INTERLEAVE = 6, /* Linux 6.9 */
+    MOVE = 1 << 1
+};
 enum { PAGE = 4096, AT_ONCE = 256, MASK_BITS = NODE_WORDS * 64 + 1 };
 
 /* Calls `set` with a policy that prefers all nodes; kernels before 5.15 can prefer only the first.
@@ -48,6 +54,14 @@ bool nodes_prefer(uintptr_t start, size_t bytes, const uint64_t* nodes, bool mov
     return prefer(nodes, of_memory, &memory);
 }
 
+bool nodes_follow(uintptr_t start, size_t bytes, enum plan_rule rule, const uint64_t* nodes,
+                  bool move) {
+    static const int modes[RULES] = {
+        [RULE_BIND] = BIND, [RULE_INTERLEAVE] = INTERLEAVE, [RULE_WEIGHTED] = WEIGHTED_INTERLEAVE};
+    struct memory memory = {start, bytes, move ? MOVE : 0};
+    return of_memory(modes[rule], nodes, &memory) == 0;
+}
+
 bool nodes_as_usual(uintptr_t start, size_t bytes, bool move) {
     struct memory memory = {start, bytes, move ? MOVE : 0};
     return of_memory(DEFAULT, NULL, &memory) == 0;
@@ -66,6 +80,7 @@ void nodes_look(uintptr_t start, size_t bytes, const uint64_t* nodes, struct nod
         if (syscall(SYS_move_pages, 0, count, pages, NULL, nodes_of, 0) != 0) break;
         for (unsigned long i = 0; i < count; i++) {
             const int node = nodes_of[i];
+            if (node >= 0 && node < SHOWN_NODES) seen->on[node] += PAGE;
             if (node < 0 || node >= NODE_WORDS * 64)
                 seen->absent += PAGE;
             else if (nodes[node / 64] >> node % 64 & 1)

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define PLAN_MAGIC "PLPLAN2\n"
+#define PLAN_MAGIC "PLPLAN3\n"
 enum {
     NODE_WORDS = 16, /* of 64 nodes each: CONFIG_NODES_SHIFT is at most 10 */
     MOST_PHASES = 255,
@@ -48,10 +48,22 @@ struct plan_step {
     uint32_t object;       /* its index + 1, if a call site ends here; else 0 */
 };
 
+/* How an object gets its pages. The kernel's weights hold for RULE_WEIGHTED (Linux 6.9). */
+enum plan_rule {
+    RULE_FAST, /* the first pages, by the object's share, from the plan's fast nodes */
+    RULE_PREFER,
+    RULE_BIND,
+    RULE_INTERLEAVE,
+    RULE_WEIGHTED,
+    RULES
+};
+
 struct plan_object {
     uint64_t name; /* in the strings */
     double share;  /* of its pages that are to be in fast memory, from 0 to 1 */
     uint64_t row;  /* its index + 1 in `shares`; 0 if the object does not move */
+    uint64_t rule; /* with another one than RULE_FAST the share is 1, and the row is 0 */
+    uint64_t nodes[NODE_WORDS]; /* of that rule */
 };
 
 /* Entry i names the region that is phase i + 1; everything else is phase 0. `shares` are doubles:

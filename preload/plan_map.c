@@ -63,7 +63,9 @@ static bool objects_sound(const struct plan_header* header) {
     const struct plan_object* object = plan_part(header, &header->objects);
     for (uint64_t i = 0; i < header->objects.count; i++, object++)
         if (object->name >= header->strings.count || !is_share(object->share) ||
-            (object->row > 0 && (phases == 0 || object->row > shares / phases)))
+            (object->row > 0 && (phases == 0 || object->row > shares / phases)) ||
+            object->rule >= RULES ||
+            (object->rule != RULE_FAST && (object->share != 1 || object->row > 0)))
             return false;
     const struct plan_variable* variable = plan_part(header, &header->variables);
     for (uint64_t i = 0; i < header->variables.count; i++, variable++)

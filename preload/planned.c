@@ -12,6 +12,7 @@
 #include "preload/fork_gate.h"
 #include "preload/mappings.h"
 #include "preload/nodes.h"
+#include "preload/object_nodes.h"
 #include "preload/phase.h"
 #include "preload/plan.h"
 #include "preload/pools.h"
@@ -74,6 +75,7 @@ static void* take_large(uint32_t object, size_t size, size_t alignment, bool zer
 void* planned_take(uint32_t object, size_t size, size_t alignment, bool zeroed) {
     if (phase_share(object) <= 0 && !plan_moves(object)) return NULL;
     const bool small = size < settings.large && size <= POOLED_MOST;
+    if (small && object_has_rule(object)) return NULL; /* pools lie on the fast nodes */
     if (!gate_enter()) {
         /* For a large block the caller asks blocks_take() next, which counts it. */
         if (size < settings.large) count_while_forking();

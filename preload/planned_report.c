@@ -3,10 +3,12 @@
 
 #include "preload/budget.h"
 #include "preload/moves.h"
+#include "preload/object_nodes.h"
 #include "preload/plan.h"
 #include "preload/tally.h"
 
 enum { SHOWN = 12 };
+#define NO_CAPACITY (UINT64_C(1) << 62) /* what a plan without fast objects states */
 
 static size_t seen_bytes(const struct nodes_seen* seen) { return seen->there + seen->elsewhere; }
 
@@ -17,7 +19,12 @@ static void show(struct text* text, size_t index) {
     const size_t touched = seen_bytes(&all.to_be_fast) + seen_bytes(&all.others);
     text_add(text, "  %s: %zu block%s, %s at the peak", plan_name(plan_object(index)), all.blocks,
              all.blocks == 1 ? "" : "s", SHOW(all.peak_bytes));
-    if (touched > 0)
+    if (touched > 0 && object_has_rule((uint32_t)index)) {
+        for (int node = 0; node < SHOWN_NODES; node++)
+            if (all.on[node] > 0)
+                text_add(text, "; %.0f%% on node %d",
+                         100.0 * (double)all.on[node] / (double)touched, node);
+    } else if (touched > 0)
         text_add(text, "; %.0f%% of its pages were to be fast, %.0f%% were",
                  100.0 * (double)seen_bytes(&all.to_be_fast) / (double)touched,
                  100.0 * (double)(all.to_be_fast.there + all.others.there) / (double)touched);
@@ -57,8 +64,11 @@ void planned_in_words(struct text* text) {
     if (!plan_active) return;
     size_t with_blocks = 0, shown = 0;
     for (size_t i = 0; i < plan_objects(); i++) with_blocks += planned_counts(i)->blocks > 0;
-    text_add(text, "  plan: %zu of %zu objects had blocks; at the peak %s of %s of fast memory\n",
-             with_blocks, plan_objects(), SHOW(budget_peak()), SHOW(plan_header()->capacity));
+    text_add(text, "  plan: %zu of %zu objects had blocks", with_blocks, plan_objects());
+    if (plan_header()->capacity < NO_CAPACITY)
+        text_add(text, "; at the peak %s of %s of fast memory", SHOW(budget_peak()),
+                 SHOW(plan_header()->capacity));
+    text_add(text, "\n");
     moves_in_words(text);
     size_t bytes = (size_t)-1, index = 0;
     while (shown++ < SHOWN && (index = next_largest(bytes, index)) < plan_objects()) {
@@ -72,6 +82,17 @@ void planned_in_words(struct text* text) {
 static void add_seen(struct text* text, const char* name, const struct nodes_seen* seen) {
     text_add(text, ", \"%s\": {\"fast_bytes\": %zu, \"slow_bytes\": %zu, \"untouched_bytes\": %zu}",
              name, seen->there, seen->elsewhere, seen->absent);
+}
+
+static void add_nodes(struct text* text, const struct planned_counts* counts) {
+    const char* separator = "";
+    text_add(text, ", \"bytes_on_node\": {");
+    for (int node = 0; node < SHOWN_NODES; node++) {
+        if (counts->on[node] == 0) continue;
+        text_add(text, "%s\"%d\": %zu", separator, node, counts->on[node]);
+        separator = ", ";
+    }
+    text_add(text, "}");
 }
 
 void planned_in_json(struct text* text) {
@@ -94,6 +115,7 @@ void planned_in_json(struct text* text) {
                  counts->bytes, counts->peak_bytes, counts->short_bytes, counts->looked);
         add_seen(text, "to_be_fast", &counts->to_be_fast);
         add_seen(text, "others", &counts->others);
+        add_nodes(text, counts);
         text_add(text, "}");
     }
     text_add(text,

@@ -7,8 +7,7 @@
 #include <sys/mman.h>
 #include <sys/personality.h>
 
-#include "preload/nodes.h"
-#include "preload/plan.h"
+#include "preload/object_nodes.h"
 #include "preload/records.h"
 #include "preload/system.h"
 
@@ -179,8 +178,8 @@ static bool fill(struct span* span) {
 /* Binds the fast part before any page has its frame. If that fails the memory is still usable. */
 static void bind_planned(const struct span* span) {
     if (span->fast_bytes > 0 &&
-        !nodes_prefer(span->fast_start, span->fast_bytes, plan_header()->fast, false))
-        say_once("objects cannot be put on the fast node (%s)", strerror(errno));
+        !object_bind(span->object, span->fast_start, span->fast_bytes, false))
+        say_once("objects cannot be put on their nodes (%s)", strerror(errno));
 }
 
 bool span_fill(struct span* span) {

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include "preload/object_nodes.h"
 #include "preload/plan.h"
 #include "preload/settings.h"
 #include "preload/system.h"
@@ -58,9 +59,10 @@ void tally_short(uint32_t object, size_t bytes) {
 void tally_look(const struct planned_block* block) {
     struct planned_counts* counts = &objects[block->object].counts;
     struct nodes_seen fast = {0}, others = {0};
+    const uint64_t* nodes = object_nodes(block->object);
     const uintptr_t start = block->start, fast_end = block->fast_end, end = start + block->bytes;
-    if (fast_end > start) nodes_look(start, fast_end - start, plan_header()->fast, &fast);
-    if (end > fast_end) nodes_look(fast_end, end - fast_end, plan_header()->fast, &others);
+    if (fast_end > start) nodes_look(start, fast_end - start, nodes, &fast);
+    if (end > fast_end) nodes_look(fast_end, end - fast_end, nodes, &others);
     add(&counts->looked, 1);
     add(&counts->to_be_fast.there, fast.there);
     add(&counts->to_be_fast.elsewhere, fast.elsewhere);
@@ -68,6 +70,9 @@ void tally_look(const struct planned_block* block) {
     add(&counts->others.there, others.there);
     add(&counts->others.elsewhere, others.elsewhere);
     add(&counts->others.absent, others.absent);
+    for (int node = 0; node < SHOWN_NODES; node++)
+        if (fast.on[node] + others.on[node] > 0)
+            add(&counts->on[node], fast.on[node] + others.on[node]);
 }
 
 void tally_gone(const struct planned_block* block) {

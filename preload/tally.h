@@ -19,6 +19,7 @@ struct planned_counts {
     size_t looked;                 /* blocks whose pages were located; for small blocks, slabs */
     struct nodes_seen to_be_fast;  /* of their pages, those that were to be fast */
     struct nodes_seen others;
+    size_t on[SHOWN_NODES]; /* bytes on each node */
 };
 
 /* Call once, when the plan is open. False without memory. */

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "preload/fast_memory.h"
-#include "preload/nodes.h"
+#include "preload/object_nodes.h"
 #include "preload/phase.h"
 #include "preload/plan.h"
 #include "preload/system.h"
@@ -40,8 +40,8 @@ static void move(const struct loaded_variable* variable) {
     const size_t got = fast_memory_take(object, phase_fast_bytes(object, end - start));
     variables[variable_count++] = (struct variable){start, end - start, got, object};
     tally_born(object, variable->bytes, end - start);
-    if (got > 0 && !nodes_prefer(start, got, plan_header()->fast, true))
-        say_once("variables cannot be put on the fast node (%s)", strerror(errno));
+    if (got > 0 && !object_bind(object, start, got, true))
+        say_once("variables cannot be put on their nodes (%s)", strerror(errno));
 }
 
 void variables_move(void) {

@@ -24,6 +24,8 @@ from pagelens.machine.detect.detected_value import size_text
 from pagelens.values.quantities import Bytes, Table
 from pagelens.values.toml_file import parse_toml, read_bytes
 
+NO_LIMIT = 1 << 62  # bytes
+MOST_NODE = 1023  # CONFIG_NODES_SHIFT is at most 10
 MOST_REGIONS = 255  # regions in which objects of a plan have shares: preload/plan_map.c
 MOST_NAME = 255  # bytes of a region's name that count: hooks/pagelens.h
 MOST_BYTES = 64 << 20  # of a plan: 10,000 sites of 16 long C++ names are 20 MB
@@ -110,7 +112,15 @@ class PlannedObject(Table):
         "module!symbol@0xADDRESS where the file has several of that name",
     )
     bytes: Bytes = Field(description="at the peak, of one process; decides between sites that are one")
-    tier: Literal["fast", "slow"]
+    tier: Literal["fast", "slow", "nodes"]
+    policy: Literal["interleave", "weighted", "bind", "prefer"] | None = Field(
+        default=None,
+        description="with tier nodes, how its pages are taken from `nodes`: in turn, in turn by the "
+        "kernel's weights, from these only, or from these first",
+    )
+    nodes: list[Annotated[int, Field(ge=0, le=MOST_NODE)]] = Field(
+        default=[], description="with tier nodes, the kernel's numbers of the NUMA nodes"
+    )
     share: float = Field(
         default=1.0,
         ge=0,
@@ -142,8 +152,12 @@ class PlannedObject(Table):
     def _one_place(self) -> Self:
         if (self.site is None) == (self.variable is None):
             raise ValueError("state exactly one of site and variable")
-        if self.tier == "slow" and (self.share != 1 or self.shares):
-            raise ValueError("share is of the fast tier: with tier slow leave it out, and shares")
+        if self.tier != "fast" and (self.share != 1 or self.shares):
+            raise ValueError(f"share is of the fast tier: with tier {self.tier} leave it out, and shares")
+        if (self.tier == "nodes") != (self.policy is not None and bool(self.nodes)):
+            raise ValueError("policy and nodes belong to tier = 'nodes', which needs both")
+        if len(set(self.nodes)) < len(self.nodes):
+            raise ValueError("nodes should name each node once")
         if not max([self.share, *self.shares.values()]):
             raise ValueError(
                 "share (is 0) should be greater than 0 here or in shares; tier = 'slow' keeps it out"
@@ -159,12 +173,19 @@ class PlannedObject(Table):
 
 
 class Plan(Table):
-    """The plan: which objects of a program lie in fast memory. All others lie in slow memory."""
+    """The plan: which objects of a program lie in fast memory, or on which NUMA nodes.
+
+    If any is of the fast tier, all others lie in slow memory, else where the kernel puts them.
+    """
 
     format: Literal[1]
     program: str = Field(min_length=1, description="name of the executable")
     machine: str = Field(description="the machine that it was made for; information only")
-    capacity: Bytes = Field(description="the fast memory for one process; no more is used at a time")
+    capacity: Bytes = Field(
+        default=NO_LIMIT,
+        description="the fast memory for one process; no more is used at a time. It may be left out of a "
+        "plan without fast objects",
+    )
     modules: list[PlannedModule] = Field(default=[], description="files that call sites and variables lie in")
     objects: list[PlannedObject] = Field(default=[])
 
@@ -184,11 +205,18 @@ class Plan(Table):
                 raise ValueError(
                     f"'{planned.name}' lies in '{min(unknown)}', which [[modules]] does not list"
                 )
+        if self.capacity == NO_LIMIT and any(planned.tier == "fast" for planned in self.objects):
+            raise ValueError('capacity should say how much fast memory there is; state it, as "1GiB"')
         if len(self.regions) > MOST_REGIONS:
             raise ValueError(
                 f"objects have shares of {len(self.regions)} regions; state those of at most {MOST_REGIONS}"
             )
         return self
+
+    @property
+    def nodes(self) -> list[int]:
+        """The NUMA nodes that objects of the plan name."""
+        return sorted({node for planned in self.objects for node in planned.nodes})
 
     @property
     def regions(self) -> list[str]:
@@ -213,7 +241,8 @@ def plan_text(plan: Plan) -> str:
     document = tomlkit.document()
     document.add(tomlkit.comment("Written by pagelens place; pagelens run --plan reads it."))
     document["format"], document["program"], document["machine"] = plan.format, plan.program, plan.machine
-    document["capacity"] = _size(plan.capacity)
+    if plan.capacity != NO_LIMIT:
+        document["capacity"] = _size(plan.capacity)
     parts = [tomlkit.dumps(document)]
     # Tables are written one by one, because a document of 10,000 tables takes tomlkit minutes.
     parts += [_table("modules", module.model_dump()) for module in plan.modules]

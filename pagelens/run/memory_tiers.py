@@ -11,8 +11,8 @@ from pagelens.errors import UsageError
 from pagelens.host.numa_nodes import NumaNode, read_nodes
 from pagelens.host.system import System
 from pagelens.machine.detect.processor import read_processor
+from pagelens.place.plan import MOST_NODE
 
-MOST_NODE = 1023  # CONFIG_NODES_SHIFT is at most 10
 _MCDRAM = {0x57, 0x85}  # models of Intel's family 6 whose nodes without processors are MCDRAM: KNL, KNM
 
 
@@ -23,6 +23,9 @@ class Tiers:
     fast: tuple[int, ...]
     slow: tuple[int, ...]  # empty: where memory comes from without a word is slow
     fast_bytes: int | None  # all fast nodes together; None if nobody says
+
+
+NO_TIERS = Tiers((), (), None)  # of a plan that names nodes only
 
 
 def find_tiers(system: System) -> Tiers | None:

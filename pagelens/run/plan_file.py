@@ -20,7 +20,9 @@ from pagelens.place.plan import Plan
 from pagelens.run.memory_tiers import Tiers
 from pagelens.run.plan_sites import Located
 
-_Rows = Sequence[tuple[float, ...]]
+_Rows = Sequence[tuple[Any, ...]]
+_RULES = {None: 0, "prefer": 1, "bind": 2, "interleave": 3, "weighted": 4}  # enum plan_rule
+_NODE_WORDS = 16  # of preload/plan_file.h
 
 
 def handed_plan(plan: Plan, located: Located, tiers: Tiers) -> bytes:
@@ -32,12 +34,13 @@ def handed_plan(plan: Plan, located: Located, tiers: Tiers) -> bytes:
         modules.append((strings.at(str(path) if path else ""), len(places), len(known)))
         places += [(low, high, number) for (low, high), number in known]
     shares: list[list[float]] = []  # a row for each object that moves
-    objects: list[tuple[float, ...]] = []
+    objects: list[tuple[Any, ...]] = []
     for one in plan.objects:
         if one.shares:
             shares.append([one.shares.get(region, one.share) for region in plan.regions])
-        share = one.share if one.tier == "fast" else 0.0
-        objects.append((strings.at(one.name), share, len(shares) if one.shares else 0))
+        share = 0.0 if one.tier == "slow" else one.share
+        row, rule = len(shares) if one.shares else 0, _RULES[one.policy]
+        objects.append((strings.at(one.name), share, row, rule, _mask(one.nodes)))
     phases = [(strings.at(region_bytes(region)), len(region_bytes(region))) for region in plan.regions]
     hooks = [(one.module, one.address, one.count) for one in located.hooks]
     variables = [(one.module, one.planned, one.address, one.size) for one in located.variables]
@@ -74,10 +77,16 @@ def _file(capacity: int, tiers: Tiers, parts: Mapping[str, NDArray[Any]]) -> byt
         body += raw + bytes(-len(raw) % 8)
     header["magic"], header["bytes"] = _core.PLAN_MAGIC, header.nbytes + len(body)
     header["capacity"] = capacity
-    for name, nodes in (("fast", tiers.fast), ("slow", tiers.slow)):
-        for node in nodes:
-            header[name][0, node // 64] |= np.uint64(1 << node % 64)
+    header["fast"], header["slow"] = _mask(tiers.fast), _mask(tiers.slow)
     return header.tobytes() + bytes(body)
+
+
+def _mask(nodes: Sequence[int]) -> list[int]:
+    """Return the words of a set of nodes."""
+    words = [0] * _NODE_WORDS
+    for node in nodes:
+        words[node // 64] |= 1 << node % 64
+    return words
 
 
 class _Strings:

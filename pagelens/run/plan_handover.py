@@ -8,9 +8,10 @@ from pathlib import Path
 
 from pagelens.accesses.program import interpreter, locate
 from pagelens.errors import UsageError
+from pagelens.host.numa_nodes import read_nodes
 from pagelens.host.system import System
 from pagelens.place.plan import Plan, read_plan
-from pagelens.run.memory_tiers import Tiers, chosen_tiers, find_tiers
+from pagelens.run.memory_tiers import NO_TIERS, Tiers, chosen_tiers, find_tiers
 from pagelens.run.plan_file import handed_plan, keep
 from pagelens.run.plan_sites import locate_plan
 from pagelens.run.program import shared_libraries, tell
@@ -27,8 +28,10 @@ def hand_over(
     If nothing of the plan is possible here, say so on stderr and return None. Raises UsageError for a file
     that is no plan, and for more fast memory than there is. Raises Failure.
     """
-    plan = read_plan(plan_path)
-    tiers = _tiers(system or System(), fast_node, slow_node)
+    plan, system = read_plan(plan_path), system or System()
+    _check_nodes(plan, plan_path, system)
+    only_nodes = bool(plan.nodes) and all(planned.tier != "fast" for planned in plan.objects)
+    tiers = NO_TIERS if only_nodes else _tiers(system, fast_node, slow_node)
     if tiers is None:
         tell(
             "--plan: no NUMA node here is known to be faster than the others; --fast-node N names one; "
@@ -48,6 +51,13 @@ def hand_over(
         tell(f"--plan: nothing of it is in {program.name} (it is of {plan.program}); {_WITHOUT}")
         return None
     return keep(handed_plan(plan, located, tiers))
+
+
+def _check_nodes(plan: Plan, path: Path, system: System) -> None:
+    here = {node.number for node in read_nodes(system)}
+    if unknown := [node for node in plan.nodes if node not in here]:
+        known = ", ".join(map(str, sorted(here)))
+        raise UsageError(f"--plan {path}: node {unknown[0]}: no such node with memory; here: {known}")
 
 
 def module_paths(plan: Plan, program: Path) -> Mapping[str, Path]:

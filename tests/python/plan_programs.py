@@ -50,11 +50,13 @@ def planned(
     tier: str = "fast",
     size: int = MIB,
     shares: dict[str, float] | None = None,
+    policy: str | None = None,
+    nodes: tuple[int, ...] = (),
 ) -> PlannedObject:
-    """An object at a site."""
+    """An object at a site, with a policy of tier "nodes"."""
     return PlannedObject.model_construct(
-        name=name, site=list(site), variable=None, bytes=size, tier=tier, share=share,
-        shares=shares or {}, phases=[],
+        name=name, site=list(site), variable=None, bytes=size, tier="nodes" if policy else tier, share=share,
+        shares=shares or {}, phases=[], policy=policy, nodes=list(nodes),
     )  # fmt: skip
 
 

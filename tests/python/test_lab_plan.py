@@ -15,8 +15,8 @@ from pagelens.host.system import System
 from pagelens.lab.guest import Guest
 from pagelens.lab.initramfs import Initramfs
 from pagelens.lab.planned_program import add_planned, plan_for_guest
-from pagelens.place.plan import Plan, read_plan, write_plan
-from pagelens.run.memory_tiers import Tiers, find_tiers
+from pagelens.place.plan import NO_LIMIT, Plan, read_plan, write_plan
+from pagelens.run.memory_tiers import NO_TIERS, Tiers, find_tiers
 
 FAST, SLOW = 1, 0
 FAST_BYTES = 64 * MIB
@@ -103,6 +103,35 @@ def test_each_page_of_a_mapping_lies_on_the_planned_node(guest: tuple[Guest, lis
     assert said["mapped-wrong"] == "0"
     (mapped,) = (one for one in json.loads(running.get("/report"))["plan"]["objects"] if one["mappings"])
     assert mapped["to_be_fast"]["slow_bytes"] == mapped["others"]["fast_bytes"] == 0
+
+
+def test_pages_lie_on_nodes_by_the_planned_policy(guest: tuple[Guest, list[str]], program: Path) -> None:
+    """Page by page: in turn by the number of the page, or all on the node that is named."""
+    running, words = guest
+    sites = {name: returns(program, function)[0] for name, function in zip(NAMES, FUNCTIONS, strict=True)}
+    objects = [
+        planned("mesh", sites["mesh"], policy="interleave", nodes=(0, 1)),
+        planned("zeroed", sites["zeroed"], policy="bind", nodes=(1,)),
+        planned("new", sites["new"], policy="prefer", nodes=(1,)),
+        planned("mapped", *returns(program, "take_mapped"), policy="interleave", nodes=(1, 0)),
+    ]
+    plan = plan_of(program, *objects, capacity=NO_LIMIT)
+    running.put("/lab/nodes-plan", plan_for_guest("/app/planned", program, plan, NO_TIERS))
+    again = [word.replace("/lab/plan", "/lab/nodes-plan") for word in words]
+    printed = running.run(*again, "mesh", "zeroed", "new", "mapped", "other").checked()
+    said = dict(line.split(": ", 1) for line in printed.splitlines())
+    for name in ("mesh", "mapped"):
+        runs = placed(said[name])
+        assert {count for count, _ in runs} == {1}, said[name]  # another node with every page
+        assert len(runs) == 256
+        assert {node for _, node in runs[::2]} != {node for _, node in runs[1::2]}
+    assert placed(said["zeroed"]) == placed(said["new"]) == [(256, 1)]
+    assert placed(said["other"]) == [(256, SLOW)]
+    report = json.loads(running.get("/report"))
+    assert report["said"] == []
+    on_node = {one["name"]: one["bytes_on_node"] for one in report["plan"]["objects"]}
+    assert on_node["mesh"] == {"0": MIB // 2, "1": MIB // 2}
+    assert on_node["zeroed"] == on_node["new"] == {"1": MIB}
 
 
 def test_without_the_plan_all_is_slow(guest: tuple[Guest, list[str]]) -> None:

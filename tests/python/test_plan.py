@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagelens import _core
 from pagelens.accesses.region_names import region_bytes, region_text
 from pagelens.errors import UsageError
 from pagelens.place.plan import (
@@ -152,6 +154,28 @@ def test_ten_thousand_sites_are_a_file(tmp_path: Path) -> None:
     assert read_plan(tmp_path / "large.toml") == plan
 
 
+def test_nodes_and_policies_are_read_and_handed_over(tmp_path: Path) -> None:
+    """A plan of nodes alone needs no capacity, and is written as it was read."""
+    of_nodes = 'tier = "nodes"\npolicy = "interleave"\nnodes = [0, 65]'
+    text = TEXT.replace('capacity = "1GiB"\n', "").replace('tier = "fast"\n[[', f"{of_nodes}\n[[")
+    plan = read(text[: text.rindex("[[objects]]")], tmp_path)
+    assert plan.nodes == [0, 65]
+    write_plan(plan, tmp_path / "again.toml")
+    assert "capacity" not in (tmp_path / "again.toml").read_text()
+    assert read_plan(tmp_path / "again.toml") == plan
+    handed = handed_plan(plan, Located([]), Tiers((), (), None))
+    layout = _core.plan_layouts()
+    header = np.frombuffer(handed, dtype=np.dtype(layout["header"]), count=1)  # type: ignore[arg-type]
+    found = np.frombuffer(
+        handed,
+        dtype=np.dtype(layout["object"]),
+        count=1,
+        offset=int(header["objects"][0][0]),  # type: ignore[arg-type]
+    )
+    assert found["rule"][0] == 3
+    assert found["nodes"][0][:3].tolist() == [1, 2, 0]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -159,7 +183,7 @@ def test_ten_thousand_sites_are_a_file(tmp_path: Path) -> None:
         ("format = 1", "format = ", [":2: not TOML"]),
         ('capacity = "1GiB"', 'capacity = "0GiB"', [":5: 'capacity' (is '0GiB')", "greater than 0"]),
         ('capacity = "1GiB"', 'capacity = "1"', [":5: 'capacity'", "has no unit"]),
-        ('capacity = "1GiB"', "", ["'capacity' is missing", "docs/plan-format.md"]),
+        ('capacity = "1GiB"', "", ["capacity should say how much fast memory there is"]),
         ("share = 0.5", "share = -0.5", ["'objects.1.share' (is -0.5)", "greater than or equal to 0"]),
         (
             TEXT[TEXT.index("share = 0.5") :],
@@ -172,7 +196,19 @@ def test_ten_thousand_sites_are_a_file(tmp_path: Path) -> None:
         ('tier = "fast"\nshare = 0.5', 'tier = "slow"', ["share is of the fast tier", "and shares"]),
         ("share = 0.5", "shar = 0.5", [":19: unknown key 'objects.1.shar'; did you mean share"]),
         ('tier = "fast"\nshare', 'tier = "slow"\nshare', ["share is of the fast tier"]),
-        ('tier = "fast"\nshare', 'tier = "quick"\nshare', ["'fast' or 'slow'"]),
+        ('tier = "fast"\nshare', 'tier = "quick"\nshare', ["'fast', 'slow' or 'nodes'"]),
+        ('tier = "fast"\n[[', 'tier = "nodes"\nnodes = [0]\n[[', ["policy and nodes belong to tier"]),
+        ('tier = "fast"\nshare = 0.5', 'policy = "bind"\nnodes = [0]\ntier = "fast"', ["policy and nodes"]),
+        (
+            'tier = "fast"\n[[',
+            'tier = "nodes"\npolicy = "bind"\nnodes = [1, 1]\n[[',
+            ["name each node once"],
+        ),
+        (
+            'tier = "fast"\nshare = 0.5',
+            'tier = "nodes"\npolicy = "bind"\nnodes = [1024]',
+            ["'objects.1.nodes.0' (is 1024)"],
+        ),
         ("+0x40", "", ["'hydro!main' is no frame; write module!symbol+0xOFFSET"]),
         ('variable = "hydro!table"', 'variable = "table"', ["'table' is no variable; write module!symbol"]),
         ('variable = "hydro!table"', "", ["state exactly one of site and variable"]),

@@ -19,7 +19,7 @@ from run_library import LIBRARY, PROGRAMS, build
 
 from pagelens.accesses.elf_file import ElfFile
 from pagelens.host.system import System
-from pagelens.place.plan import Plan, PlannedObject, write_plan
+from pagelens.place.plan import NO_LIMIT, Plan, PlannedObject, write_plan
 from pagelens.run.memory_tiers import Tiers, find_tiers
 from pagelens.run.plan_handover import module_paths
 from pagelens.run.plan_sites import locate_plan
@@ -39,10 +39,14 @@ def run_planned(pagelens: Run, tmp_path: Path) -> Callable[..., tuple[dict[str, 
     """Runs the program by a plan: what it says of its objects, its report's plan, and stderr."""
 
     def run(
-        plan: Plan, program: Path, *words: str, options: tuple[str, ...] = ()
+        plan: Plan,
+        program: Path,
+        *words: str,
+        options: tuple[str, ...] = (),
+        fast: tuple[str, ...] = ("--fast-node", "0"),
     ) -> tuple[dict[str, str], dict[str, Any], str]:
         write_plan(plan, tmp_path / "plan.toml")
-        some = ("run", "--plan", "plan.toml", "--fast-node", "0", "--json", "-o", "report.json", *options)
+        some = ("run", "--plan", "plan.toml", *fast, "--json", "-o", "report.json", *options)
         done = pagelens(*some, "--", program, *words, env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
         assert done.returncode == 0, done.stderr
         said = dict(line.split(": ", 1) for line in done.stdout.splitlines())
@@ -89,6 +93,46 @@ def test_of_a_share_the_first_pages_are_bound(
     assert first == pytest.approx(share * 128, abs=1.5)  # without what it shares with its neighbours
     assert (is_bound, other) == (True, False)
     assert plan["objects"][0]["others"]["fast_bytes"] == (MESH - pages) << 12  # of this machine's one node
+
+
+@pytest.mark.parametrize("policy", ["interleave", "bind", "prefer"])
+def test_an_object_has_the_policy_that_is_planned(
+    run_planned: Callable[..., Any], program: Path, policy: str
+) -> None:
+    """Blocks, mappings and variables; small blocks stay where they are, and no capacity limits anything."""
+    mesh = planned("mesh", *returns(program, "take_mesh"), policy=policy, nodes=(0,))
+    mapped = planned("mapped", *returns(program, "take_mapped"), policy=policy, nodes=(0,))
+    rows = planned("rows", *returns(program, "take_row"), policy=policy, nodes=(0,))
+    table = planned_variable("table", f"{program.name}!table").model_copy(
+        update={"tier": "nodes", "policy": policy, "nodes": [0]}
+    )
+    plan = plan_of(program, mesh, mapped, rows, table, capacity=NO_LIMIT)
+    said, report, stderr = run_planned(plan, program, "mesh", "mapped", "rows", "table", "other", fast=())
+    assert stderr == ""
+    for name, pages in (("mesh", MESH), ("mapped", MESH)):
+        assert re.findall(r"(\d+) x (\w+)(?::\d+)? on 0", said[name]) == [(str(pages), policy)], said[name]
+    assert f" x {policy}:0 on 0" in said["table"]
+    assert bound(said["other"]) == [(MESH, False)]
+    assert said["rows"] == "0 of 100 fast, 0 wrong"
+    blocks = {one["name"]: one for one in report["objects"]}
+    assert blocks["mesh"]["bytes_on_node"] == {"0": MIB}
+    assert blocks["rows"]["blocks"] == 0
+
+
+def test_the_report_says_which_nodes_pages_lie_on(pagelens: Run, program: Path, tmp_path: Path) -> None:
+    mesh = planned("mesh", *returns(program, "take_mesh"), policy="interleave", nodes=(0,))
+    write_plan(plan_of(program, mesh, capacity=NO_LIMIT), tmp_path / "plan.toml")
+    done = pagelens("run", "--plan", tmp_path / "plan.toml", "--report", "--", program, "mesh")
+    assert "plan: 1 of 1 objects had blocks\n" in done.stderr
+    assert "mesh: 1 block, 1.0 MiB at the peak; 100% on node 0\n" in done.stderr
+
+
+def test_a_node_that_is_not_here_is_refused(pagelens: Run, program: Path, tmp_path: Path) -> None:
+    mesh = planned("mesh", *returns(program, "take_mesh"), policy="bind", nodes=(0, 900))
+    write_plan(plan_of(program, mesh, capacity=NO_LIMIT), tmp_path / "plan.toml")
+    done = pagelens("run", "--plan", tmp_path / "plan.toml", "--", program, "mesh")
+    assert done.returncode == 2
+    assert "node 900: no such node with memory; here: 0" in done.stderr
 
 
 def test_a_site_is_told_from_another_by_who_calls(run_planned: Callable[..., Any], program: Path) -> None:
