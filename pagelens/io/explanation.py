@@ -12,9 +12,9 @@ import polars as pl
 from pagelens.io import classify as paths
 from pagelens.io.classify import classify
 from pagelens.io.facts import Facts, describe
-from pagelens.io.gaps import gaps
 from pagelens.io.predict import Cost, Floats, predict
 from pagelens.io.recording import Recording
+from pagelens.io.recording_gaps import gaps
 from pagelens.io.what_if import Option, options
 from pagelens.machine import Io, Machine
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from pagelens.host.output_name import checked_output, expand_rank
 from pagelens.host.perf_events import events_ready
 from pagelens.host.program_signals import SignalsHandedOn
 from pagelens.io.folios import with_folios
-from pagelens.io.gaps import gaps
 from pagelens.io.importers.strace import STRACE_OPTIONS, read_strace
 from pagelens.io.raw_log import read_raw_logs
 from pagelens.io.recording import SUFFIX, Header, Recording, read_recording
@@ -35,7 +34,7 @@ class Recorded:
     recording: Recording
     path: Path
     exit_status: int  # -n: killed by signal n
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # how it was recorded, if not as usual
 
 
 def record_program(
@@ -67,7 +66,7 @@ def record_program(
         recording = with_folios(recording)
         recording.write(path)
     notes = [f"{line}; strace recorded it, at some 50 us a call" for line in why]
-    return Recorded(recording, path, status, (*notes, *_lacks(recording)))
+    return Recorded(recording, path, status, tuple(notes))
 
 
 def open_recording(path: Path) -> Recording:
@@ -140,10 +139,3 @@ def _run(
                 size = sum(each.stat().st_size for each in raw.iterdir())
                 if progress:
                     progress(time.monotonic() - began, size)
-
-
-def _lacks(recording: Recording) -> Iterator[str]:
-    """Yield one line for each thing that is missing from the recording."""
-    yield from gaps(recording)
-    if not recording.operations.height:
-        yield "no operation on a file was seen; a program without libc's functions needs strace"

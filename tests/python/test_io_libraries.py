@@ -10,7 +10,7 @@ import pytest
 from run_library import PROGRAMS
 
 from pagelens.cli.text.io import info_lines
-from pagelens.io import Recording, describe, record_program
+from pagelens.io import Recording, describe, gaps, record_program
 from pagelens.io.kinds import CALLERS, KINDS, NAMES
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def record(folder: Path, program: str, way: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(folder)
     recorded = record_program([f"./{program}", way], str(folder / "it.plio"))
     assert recorded.exit_status == 0
-    return recorded.recording, "\n".join(recorded.notes)
+    return recorded.recording, "\n".join(gaps(recorded.recording))
 
 
 def writes(recording: Recording) -> list[tuple[str, int]]:

@@ -61,11 +61,12 @@ def record(
     """
     from pagelens.cli.text.io import summary
     from pagelens.host import end_like
-    from pagelens.io import record_program
+    from pagelens.io import gaps, record_program
 
     with progress_bar(what="recording") as bar:
         recorded = record_program(command, output, bar.recorded)
-    for line in (*recorded.notes, *summary(recorded.recording, recorded.path)):
+    _say(*recorded.notes, *gaps(recorded.recording))
+    for line in summary(recorded.recording, recorded.path):
         print(f"pagelens: {line}", file=sys.stderr)
     raise typer.Exit(end_like(recorded.exit_status))
 
@@ -130,6 +131,14 @@ def explain_command(
         typer.echo(f"\n{outputs_line(directory, found)}")
 
 
+def _say(*lines: str) -> None:
+    """Print notes beside the program's own output."""
+    from pagelens.cli.text.tables import wrap
+
+    for line in lines:
+        print("\n".join(wrap(f"pagelens: {line}", hanging="  ")), file=sys.stderr)
+
+
 def _recording(target: list[str], quiet: bool) -> tuple[Recording, str]:
     """Return the recording, and a short name for it.
 
@@ -147,10 +156,9 @@ def _recording(target: list[str], quiet: bool) -> tuple[Recording, str]:
         progress_bar(quiet, "recording") as bar,
     ):
         recorded = record_program(target, str(Path(folder) / "it.plio"), bar.recorded)
-    for line in recorded.notes:
-        print(f"pagelens: {line}", file=sys.stderr)
+    _say(*recorded.notes)  # the answer names the gaps
     if recorded.exit_status:
-        print(f"pagelens: the program ended with status {recorded.exit_status}", file=sys.stderr)
+        _say(f"the program ended with status {recorded.exit_status}")
     return recorded.recording, path.name
 
 
@@ -192,10 +200,7 @@ def _machine_with_io(name: str | None, recording: Recording, quiet: bool) -> Mac
             pass
         else:
             if machine.io is not None:
-                print(
-                    f"pagelens: {kept} says what operations take; `pagelens measure io` renews it",
-                    file=sys.stderr,
-                )
+                _say(f"{kept} says what operations take; `pagelens measure io` renews it")
                 return machine
     with progress_bar(quiet, f"series on {folder}") as bar:
         text = file_with_io(choose_machine(None).text, measure_folder(folder, _SECONDS, bar))

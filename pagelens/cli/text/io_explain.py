@@ -5,9 +5,10 @@ from pathlib import Path
 
 from pagelens.cli.text.io import caller_lines
 from pagelens.cli.text.tables import count_noun, shorten, table, wrap
-from pagelens.io import GOOD, Explanation, Way, in_words
+from pagelens.io import GOOD, WORTH, Explanation, Way, in_words
 from pagelens.units import format_share, format_size, format_time
 
+_MOSTLY = 0.5
 _PATHS = ("", "count", "bytes", "processor", "model", "waiting", "model")
 _PATH_WIDTHS = (20, -9, -9, -9, -9, -9, -9)
 _WAYS = ("way", "processor", "waiting", "wall", "gain", "")
@@ -39,9 +40,15 @@ def render_explanation(e: Explanation) -> Iterator[str]:
 
 
 def answer(e: Explanation) -> list[str]:
-    """Return the conclusion and how near the model is, which comes first if it is far off."""
-    far = e.error is not None and abs(e.error) > GOOD
-    return [error_line(e), *conclusion(e)] if far else [*conclusion(e), error_line(e)]
+    """Return the conclusion and how near the model is, which comes first if it is far off.
+
+    It does not if the operations took so little processor time that no way could gain by it.
+    """
+    return [error_line(e), *conclusion(e)] if _doubtful(e) else [*conclusion(e), error_line(e)]
+
+
+def _doubtful(e: Explanation) -> bool:
+    return e.error is not None and abs(e.error) > GOOD and e.recorded_cpu_s >= WORTH * e.elapsed_s
 
 
 def error_line(e: Explanation) -> str:
@@ -54,7 +61,7 @@ def error_line(e: Explanation) -> str:
         f"The model gives {near} the recorded processor time ({format_time(e.cpu_s)} for "
         f"{format_time(e.recorded_cpu_s)})."
     )
-    if abs(e.error) > GOOD:
+    if _doubtful(e):
         text = (
             f"Warning: {text[:1].lower()}{text[1:]} Measure again (`pagelens measure io`), or doubt what "
             "follows."
@@ -77,6 +84,9 @@ def conclusion(e: Explanation) -> Iterator[str]:
     shown = ", ".join(parts[:-1]) + " and " + parts[-1]
     yield f"{_share(e, wall)}: {shown}."
     best = next((way for way in e.ways[1:] if way.verdict == "gains"), None)
+    if best is None and e.other_s > _MOSTLY * wall:
+        yield "The model knows less than half of this time, so it cannot say what would help."
+        return
     if best is None:
         yield "No other way of doing them is worth it: none gains 2% of the program's time."
         return

@@ -16,6 +16,8 @@ _RING = "anon_inode:[io_uring]"  # how /proc names a descriptor of io_uring
 def gaps(recording: Recording) -> Iterator[str]:
     """Yield one line for each kind of operation that is missing, or of which only a part is known."""
     header, operations = recording.header, recording.operations
+    if not operations.height:
+        yield "no operation on a file was seen; a program without libc's functions needs strace"
     if header.dropped:
         yield f"{header.dropped:,} operations are missing: the disk was full, or a limit reached"
     queued = operations.filter(pl.col("kind").is_in(QUEUED)).height
