@@ -59,10 +59,21 @@ def classify(recording: Recording) -> pl.DataFrame:
         waiting=(pl.col("wall_ns") - pl.col("cpu_ns")).clip(0),
     )
     frame = _runs(frame)
-    frame = frame.with_columns(
-        new_share=_new_share(frame, recording), cold_share=_cold_share(frame, recording)
-    )
-    return _truncations(_folios(frame, recording)).with_columns(path=_path())
+    frame = frame.with_columns(new_share=_new_share(frame, recording), uncached=_uncached(frame, recording))
+    return with_paths(_truncations(_folios(frame, recording)))
+
+
+def made_direct(frame: pl.DataFrame, where: NDArray[np.bool_]) -> pl.DataFrame:
+    """Return classified operations, of which some are now direct.
+
+    Direct writes leave no pages in the page cache, so reads of these data are not cached any more.
+    """
+    return with_paths(frame.with_columns(direct=pl.col("direct") | pl.Series(where)))
+
+
+def with_paths(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the operations with the shares of reads that are not cached, and the paths that follow."""
+    return frame.with_columns(cold_share=_cold_share(frame)).with_columns(path=_path())
 
 
 def _path() -> pl.Expr:
@@ -188,7 +199,7 @@ def _new_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
     return parts.select(pl.when(writes).then(share).otherwise(0.0).clip(0, 1).alias("new_share")).to_series()
 
 
-def _cold_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
+def _cold_share(frame: pl.DataFrame) -> pl.Series:
     """Return for each buffered read the share of pages that nothing had brought into the page cache."""
     kinds = frame["kind"].to_numpy()
     moved = (frame["bytes"].to_numpy() > 0) & ~frame["direct"].to_numpy() & (frame["offset"].to_numpy() >= 0)
@@ -198,7 +209,8 @@ def _cold_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
     if at.size and reads.any():
         share[at] = _first_touches(frame, at)
     share[~reads] = 0
-    return pl.Series("cold_share", share * _uncached(frame, recording, share))
+    again = _lives(frame) > 0  # everything was dropped since the begin
+    return pl.Series("cold_share", share * np.where(again, 1.0, frame["uncached"].to_numpy()))
 
 
 def _first_touches(frame: pl.DataFrame, at: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -226,8 +238,8 @@ def _lives(frame: pl.DataFrame) -> NDArray[np.int64]:
     return frame.select(dropped.cum_sum().over("file")).to_series().to_numpy()
 
 
-def _uncached(frame: pl.DataFrame, recording: Recording, touched: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the share of each file that was not in the page cache at first.
+def _uncached(frame: pl.DataFrame, recording: Recording) -> pl.Series:
+    """Return for each operation the share of its file that was not in the page cache at first.
 
     If that is unknown, it is estimated by the waits.
     """
@@ -240,5 +252,4 @@ def _uncached(frame: pl.DataFrame, recording: Recording, touched: NDArray[np.flo
             found[number] = 1 - min(1.0, file.cached_bytes / file.bytes)
     files = frame["file"].to_numpy()
     waited = (frame["waiting"].to_numpy() > _WAITED_NS).astype(np.float64)
-    again = _lives(frame) > 0
-    return np.where(again, 1.0, np.where(unknown[files], waited, found[files]))
+    return pl.Series("uncached", np.where(unknown[files], waited, found[files]))

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from pagelens.io import classify as paths
-from pagelens.io.classify import classify
+from pagelens.io.classify import classify, made_direct
 from pagelens.io.predict import Cost, Floats, costs_of, predict, table_cost
 from pagelens.io.recording import Recording
 from pagelens.machine import Io
@@ -99,15 +99,12 @@ def _merged_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     if not _has_direct(io):
         return None
     total, _ = _run_totals(frame)
-    sizes = _sizes(frame)
     where = _buffered(frame)
     best: tuple[float, int, Cost] | None = None
     for request in REQUESTS:
         some = where & (total >= request)
-        cost = _in_requests(
-            frame, io, now, some & (sizes < request), request, total,
-            _direct_path,
-        )  # fmt: skip
+        after = predict(made_direct(frame, some), io)
+        cost = _in_requests(frame, io, after, some, request, total, _direct_path)
         if cost is not None and (best is None or _spent(cost) < best[0]):
             best = (_spent(cost), request, cost)
     if best is None:
@@ -173,7 +170,7 @@ def _direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     where = _buffered(frame)
     if not _has_direct(io) or not where.any():
         return None
-    cost, bounces = _made_direct(frame, io, now, where)
+    cost, bounces = _made_direct(frame, io, where)
     return Option(
         "direct",
         "direct, request by request",
@@ -191,7 +188,7 @@ def _large_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
         "large-direct",
         f"writes of {format_binary_size(LARGE)} and more direct",
         "pagelens io run --apply direct",
-        _made_direct(frame, io, now, where)[0],
+        _made_direct(frame, io, where)[0],
     )
 
 
@@ -208,12 +205,16 @@ def large_writes(frame: pl.DataFrame, io: Io, smallest: int) -> np.ndarray[tuple
 
 
 def _made_direct(
-    frame: pl.DataFrame, io: Io, now: Cost, where: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    frame: pl.DataFrame, io: Io, where: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> tuple[Cost, float]:
-    """Return the cost if these operations were direct, and the share of them that is copied first."""
+    """Return the cost if these operations were direct, and the share of them that is copied first.
+
+    Other operations may cost more then: reads of what was written directly, which is not cached.
+    """
     block = io.direct_alignment.value if io.direct_alignment is not None else 4096
     memory = io.memory_alignment.value if io.memory_alignment is not None else 4096
-    cpu_s, wait_s = now.cpu_s.copy(), now.wait_s.copy()
+    after = predict(made_direct(frame, where), io)
+    cpu_s, wait_s = after.cpu_s.copy(), after.wait_s.copy()
     sizes, kind = _sizes(frame), frame["path"].to_numpy()
     offset = frame["offset"].to_numpy()
     first, last = offset % block, (offset + sizes.astype(np.int64)) % block
@@ -233,9 +234,6 @@ def _made_direct(
             edge = table_cost(reads, np.full(int(some.sum()), float(block)))
             cpu_s[some] += edges[some] * edge.cpu_s
             wait_s[some] += edges[some] * edge.wait_s
-    syncs = (frame["path"] == paths.SYNC).to_numpy()
-    after = predict(frame.with_columns(direct=pl.col("direct") | pl.Series(where)), io)
-    cpu_s[syncs], wait_s[syncs] = after.cpu_s[syncs], after.wait_s[syncs]
     return Cost(cpu_s, wait_s), float(bounced[where].mean())
 
 
@@ -250,7 +248,7 @@ def saved_by_direct(recording: Recording, io: Io, smallest: int) -> tuple[float,
     if not where.any() or io.direct_write is None or io.file_system.value in CHECKSUMMED:
         return None
     now = predict(frame, io)
-    then, _ = _made_direct(frame, io, now, where)
+    then, _ = _made_direct(frame, io, where)
     cpu = float(np.nansum(now.cpu_s - then.cpu_s))
     return cpu, cpu + float(np.nansum(now.wait_s - then.wait_s))
 

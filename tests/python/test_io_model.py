@@ -280,6 +280,15 @@ def test_large_writes_made_direct_leave_fsync_nothing_to_write() -> None:
     assert saved_by_direct(recording_of(large), btrfs, 1 << 20) is None
 
 
+def test_reads_of_what_was_written_directly_are_not_cached() -> None:
+    large = [transfer("write", at << 20, 1 << 20) for at in range(4)]
+    read = transfer("read", 3 << 20, PAGE)
+    found, without = ways([*large, read]), ways(large)
+    for way in ("large-direct", "merge-direct"):
+        assert found[way].wall_s - without[way].wall_s == pytest.approx(120e-6)  # a scattered read
+    assert found["as-it-ran"].wall_s - without["as-it-ran"].wall_s == pytest.approx(1e-6)
+
+
 def test_large_writes_leave_nothing_to_gain_by_merging() -> None:
     assert "merge" not in ways([transfer("write", n << 24, 1 << 24) for n in range(4)])
 
