@@ -12,6 +12,7 @@ from .ensembles import (
 from .explanations import Explanation as Explanation, explain as explain
 from .job_costs import JobCost as JobCost, job_cost as job_cost
 from .modelled_machines import machine as machine, machines as machines
+from .planned_remedy import PlannedRemedy as PlannedRemedy, write_nodes_plan as write_nodes_plan
 from .real_machine import (
     audit as audit,
     conflicts as conflicts,

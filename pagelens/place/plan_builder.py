@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from pagelens.accesses.site_groups import MOST_FRAMES
 from pagelens.accesses.trace import TraceWorkload
+from pagelens.accesses.workload import ObjectInfo
+from pagelens.machine import Machine
 from pagelens.place.plan import Plan, PlannedObject, parse_frame, parse_variable
 from pagelens.place.profile import Floats, Profile
 
@@ -26,9 +28,7 @@ def build_plan(
     regions = in_regions or {}
     planned: dict[tuple[str, ...], PlannedObject] = {}  # keyed by what an object is found by
     for known in sorted(profile.objects, key=lambda known: -float(profile.traffic[known.index])):
-        sites = [site[:MOST_FRAMES] for site in (known.site, *known.other_sites) if site]
-        keys = list(dict.fromkeys(sites))[:MOST_SITES] or [(known.variable,)]
-        keys = [key for key in keys if key not in planned]
+        keys = [key for key in _keys(known) if key not in planned]
         share = _share(shares, known.index)
         others = {name: _share(of, known.index) for name, of in regions.items()}
         if not known.placeable or not max([share, *others.values()]) or not keys:
@@ -53,6 +53,47 @@ def build_plan(
             "objects": list(planned.values()),
         }
     )
+
+
+def build_nodes_plan(workload: TraceWorkload, machine: Machine, kind: str, name: str) -> Plan | None:
+    """Return a plan that puts the object of that name on the machine's NUMA nodes.
+
+    `kind` is a policy of one object. "interleave" takes the nodes with cores, "weighted" all. Returns None if
+    the object has neither a call site nor a variable.
+    """
+    topology = machine.topology
+    nodes = list(range(topology.rows if kind == "interleave" else topology.nodes))
+    planned: dict[tuple[str, ...], PlannedObject] = {}
+    for known in workload.objects:
+        if known.name != name:
+            continue
+        for key in _keys(known):
+            stated = {
+                "name": name,
+                "bytes": _size(known.bytes),
+                "tier": "nodes",
+                "policy": kind,
+                "nodes": nodes,
+            }
+            place = {"variable": known.variable} if known.variable else {"site": list(key)}
+            planned.setdefault(key, PlannedObject.model_validate(stated | place))
+    if not planned:
+        return None
+    return Plan.model_validate(
+        {
+            "format": 1,
+            "program": workload.name,
+            "machine": machine.name,
+            "modules": _modules(workload, list(planned.values())),
+            "objects": list(planned.values()),
+        }
+    )
+
+
+def _keys(known: ObjectInfo) -> list[tuple[str, ...]]:
+    """Return what an object is found by: its sites, or its variable."""
+    sites = [site[:MOST_FRAMES] for site in (known.site, *known.other_sites) if site]
+    return list(dict.fromkeys(sites))[:MOST_SITES] or ([(known.variable,)] if known.variable else [])
 
 
 def _share(shares: Floats, index: int) -> float:

@@ -8,7 +8,16 @@ from typing import Annotated
 from typer import Option, Typer
 
 from pagelens.accesses import DEFAULT_BUDGET, STDERR, TraceRequest, is_trace, locate
-from pagelens.api import MOST_NODES, WHOLE_RUN, choose_phase, explain, job_cost, simulate, try_assumed
+from pagelens.api import (
+    MOST_NODES,
+    WHOLE_RUN,
+    choose_phase,
+    explain,
+    job_cost,
+    simulate,
+    try_assumed,
+    write_nodes_plan,
+)
 from pagelens.cli.completion import complete_policies
 from pagelens.cli.options import (
     RARE,
@@ -239,6 +248,7 @@ def explain_command(
         if job_nodes is not None:
             explanation = explanation.model_copy(update={"job_cost": job_cost(ensemble, job_nodes)})
         report = write_outputs(explanation, ensemble, source.directory)
+        planned = write_nodes_plan(explanation, source.program, stated, source.directory)
         own_files: list[str] = []
         if buffered and stopped is None:
             without = simulate(
@@ -262,6 +272,8 @@ def explain_command(
         print(render_terminal(explanation, sensitivity))
         for sentence in own_files:
             print("\n".join(wrap(sentence)))
+        if planned is not None:
+            print("\n".join(wrap(planned.sentence)))
         print(f"Report: {report}")
     if stopped is not None:
         raise stopped
