@@ -6,7 +6,8 @@
 #   make bench      the figures of docs/results/bench.md         make docs        generated pages, links
 #   make test-wheel the wheel, installed elsewhere, works        make picture     docs/picture.svg from the demo
 #   make test-lowest the wheel, with the lowest versions of its dependencies
-#   make engine     the tracer's second engine, DynamoRIO
+#   make real-programs  programs of many kinds, alone and traced: docs/results/programs.md
+#   make engine     DynamoRIO, which runs traced programs on the processor itself
 #   make zonesort   the kernel module, for both of its kernels
 #   make spank      the plugin for Slurm, packaged with what a site puts where
 #   make examples   the programs of examples/                    make lock        renew the lock files
@@ -30,7 +31,7 @@ NATIVE := core bindings probes tracer hooks ioapply iorecord fix preload machine
 NATIVE_SOURCES := CMakeLists.txt pyproject.toml $(shell find $(NATIVE) -type f -not -name '*.md' 2>/dev/null)
 CXX_SOURCES = $(shell git ls-files --cached --others --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h')
 
-.PHONY: help engine demo test test-cpp test-python test-wheel test-lowest test-long lint format sanitize bench docs picture examples zonesort spank lock clean FORCE
+.PHONY: help engine real-programs demo test test-cpp test-python test-wheel test-lowest test-long lint format sanitize bench docs picture examples zonesort spank lock clean FORCE
 
 help:
 	@sed -n '2,/^SHELL/{/^#/s/^# \{0,1\}//p}' Makefile
@@ -102,9 +103,12 @@ test-cpp: build/tests/build.ninja
 test-python: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-slurm $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test $(STAMPS)/unpacked-prometheus examples
 	@pytest -n $(TEST_WORKERS) --dist worksteal -m "not long" $(PYTEST_ARGS)
 
-test-long: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-kernel $(STAMPS)/debian-test build/fuzz/build.ninja examples
+test-long: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-run $(STAMPS)/debian-real $(STAMPS)/debian-lab $(STAMPS)/debian-kernel $(STAMPS)/debian-test build/fuzz/build.ninja examples
 	@cmake --build build/fuzz
 	@python scripts/test_long.py --build build/fuzz --runs $(FUZZ_RUNS) --output docs/results/test-long.md
+
+real-programs: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-run $(STAMPS)/debian-real
+	@python scripts/programs_table.py --output docs/results/programs.md
 
 # The wheel holds all it needs: installed into an environment of its own, it traces a program.
 test-wheel: $(STAMPS)/package $(STAMPS)/debian-run examples

@@ -77,7 +77,12 @@ class Tracer {
     bool start_writer(bool (*start_thread)(void (*work)(void*), void* argument)) {
         return session_->start_writer(start_thread);
     }
-    void hold_writer() { session_->hold_writer(); }
+    // Returns whether the writer is held: a child that is not followed has none.
+    bool hold_writer() {
+        if (finished_) return false;
+        session_->hold_writer();
+        return true;
+    }
     void let_writer_go() { session_->let_writer_go(); }
 
     // Call this in a forked child. Nothing more is recorded, or everything goes into a file of its

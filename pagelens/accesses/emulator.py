@@ -14,7 +14,7 @@ from elftools.elf.elffile import ELFFile
 from pagelens import _core
 from pagelens.errors import Failure
 
-_INSTALL = "install Debian's package: apt-get install qemu-user"
+_INSTALL = "run make engine in a clone of pagelens, or on Debian 12 apt-get install qemu-user"
 _OLDEST = (7, 2)  # the first whose plugin interface was tried
 _NEWEST = (8, 2)  # 9.0 loads no plugins of this interface, which is version 1
 

@@ -25,14 +25,12 @@ def nothing_traced(result: TraceResult, request: TraceRequest) -> str | None:
 
 def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
     """Yield one line for each thing that the user should know of the run."""
-    if result.engine_missing:
-        yield (
-            "PAGELENS_ENGINE dynamorio: this installation has no DynamoRIO, so QEMU ran the program; "
-            "make engine in a clone of pagelens builds it"
-        )
+    if result.engine_note is not None:
+        yield result.engine_note
     if result.exit_status == -signal.SIGILL and result.unsupported is not None:
         yield (
             f"{request.command[0]} has {result.unsupported}, which QEMU does not execute; "
+            "let DynamoRIO run it (make engine in a clone of pagelens builds it), or "
             "compile it with -march=x86-64-v3"
         )
     elif result.exit_status < 0:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pagelens.accesses.system_limits import limit_of_memory
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
 
@@ -50,7 +51,7 @@ class TraceResult:
     programs: list[TracedProgram] = field(default_factory=list)  # all that have a trace, in their order
     kept: TracedProgram | None = None  # the one whose trace is at `path`
     cut_by: int = 0  # why the trace was cut (errno)
-    engine_missing: bool = False  # QEMU ran the program, as this installation has no DynamoRIO
+    engine_note: str | None = None  # a line about the engine, where it is not the one that was wanted
     unfinished_lines: set[int] = field(default_factory=set)  # descriptors, 1 and 2, of the programs' output
 
     @property
@@ -94,8 +95,8 @@ def read_status(text: str, pid: int, result: TraceResult, began: bool = True) ->
         if result.interrupted:
             raise Interrupted("interrupted before the program began; nothing was traced")
         raise Failure(
-            f"the emulator ended with status {result.exit_status} before the program began; "
-            "see its message above"
+            f"the engine ended with status {result.exit_status} before the program began; "
+            f"see its message above{limit_of_memory()}"
         )
     for program in programs:
         if partial_of(program.path).exists() and _has_ended(program.process):

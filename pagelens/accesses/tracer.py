@@ -1,4 +1,4 @@
-"""Runs a program under the tracer, which is the emulator with its plugin, and reports the result."""
+"""Runs a program under the tracer, which is an engine with its client or plugin, and reports the result."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 
-from pagelens.accesses.dynamorio import DynamoRio, find_dynamorio, has_dynamorio, place_alike_each_time
-from pagelens.accesses.emulator import Emulator, find_emulator
+from pagelens.accesses.dynamorio import DynamoRio, place_alike_each_time
+from pagelens.accesses.emulator import Emulator
+from pagelens.accesses.engine_choice import choose_engine
 from pagelens.accesses.program import GuestProgram, find_program
+from pagelens.accesses.system_limits import check_system
 from pagelens.accesses.trace_result import TraceResult, keep_busiest, partial_of, read_status
 from pagelens.errors import UsageError
 from pagelens.host.output_name import checked_output, expand_rank
@@ -23,8 +25,6 @@ from pagelens.host.program_signals import SignalsHandedOn
 
 DEFAULT_BUDGET = 500_000_000  # accesses
 STDERR = 2  # a descriptor, for `TraceRequest.stdout`
-ENGINES = ("qemu", "dynamorio")
-_ENGINE_VARIABLE = "PAGELENS_ENGINE"  # for commands without --engine
 
 _SETTINGS = {  # of the program's environment, unless the user has others
     "PYTHONMALLOC": "malloc",  # Python's own allocator hides its objects in arenas
@@ -49,7 +49,7 @@ class TraceRequest:
     follow_exec: bool | None = None
     any_tlb: bool = False  # the page filter hides only what hits every TLB of four ways and more
     stdout: int | None = None  # a descriptor for the program's standard output; None: that of this process
-    engine: str | None = None  # one of ENGINES; None takes that of the environment, or else QEMU
+    engine: str | None = None  # one of ENGINES; None leaves it to the environment
 
 
 def trace_program(request: TraceRequest, progress: Callable[[float, int], None] | None = None) -> TraceResult:
@@ -60,7 +60,8 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
     """
     _check_region_of_interest(request)
     program = find_program(request.command)
-    engine = _find_engine(request)
+    engine, note = choose_engine(request.engine)
+    check_system()
     output = expand_rank(request.output, os.environ)
     path = checked_output(output)
     with tempfile.NamedTemporaryFile(prefix="pagelens-", suffix=".status") as status:
@@ -68,13 +69,13 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
         with SignalsHandedOn() as signals:
             process = start()
             signals.begin(process, begun=lambda: Path(status.name).stat().st_size > 0)
-            # The emulator runs as the process that was started.
+            # The engine runs as the process that was started.
             path = Path(str(path).replace("%p", str(process.pid)))
             exit_status = _wait(process, path, progress)
         text = Path(status.name).read_text(errors="surrogateescape")
     result = TraceResult(path, exit_status)
     result.interrupted = signal.SIGINT in signals.seen
-    result.engine_missing = isinstance(engine, Emulator) and _engine_name(request) == "dynamorio"
+    result.engine_note = note
     read_status(text, process.pid, result, began=not signals.ended_early)
     if request.follow_exec is None:
         keep_busiest(result)
@@ -89,21 +90,6 @@ def _check_region_of_interest(request: TraceRequest) -> None:
     for option, value in {"--from-function": request.from_function, "--skip": request.skip}.items():
         if value:
             raise UsageError(f"--region {request.region}: cannot stand beside {option}; leave one out")
-
-
-def _engine_name(request: TraceRequest) -> str:
-    return request.engine or os.environ.get(_ENGINE_VARIABLE) or ENGINES[0]
-
-
-def _find_engine(request: TraceRequest) -> Emulator | DynamoRio:
-    """Return the engine asked for, or QEMU where it is missing and no option names it."""
-    name = _engine_name(request)
-    if name not in ENGINES:
-        option = "--engine" if request.engine else _ENGINE_VARIABLE
-        raise UsageError(f"{option} {name}: there is no such engine; choose one of {', '.join(ENGINES)}")
-    if name == "dynamorio" and (request.engine or has_dynamorio()):
-        return find_dynamorio()
-    return find_emulator()
 
 
 def _start_of(

@@ -122,6 +122,15 @@ def main() -> None:
             where = context.command_path if context else "pagelens"
             print(f"pagelens: {message}{_given(error)}; see {where} --help", file=sys.stderr)
         status = error.exit_code
+    except ImportError as error:
+        if "failed to map segment" not in str(error):
+            raise
+        print(
+            f"pagelens: {error.path} may not be executed, as its file system is mounted noexec; install "
+            "pagelens into a folder elsewhere, with python3 -m venv FOLDER",
+            file=sys.stderr,
+        )
+        status = 1
     except MemoryError:  # pagelens.ensemble.simulate knows a narrower remedy
         print(
             "pagelens: this computer's memory does not suffice; take a smaller problem or one with more",

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from pagelens import _core
-from pagelens.accesses import tracer
+from pagelens.accesses import engine_choice
 from pagelens.accesses.trace import TraceWorkload, open_trace
+from pagelens.accesses.tracer import TraceRequest, trace_program
 
 LIBRARIES = Path(_core.__file__).parent / "lib"
 needs_engine = pytest.mark.skipif(
@@ -51,11 +52,11 @@ def test_a_program_runs_as_alone(pagelens: Run, built: Callable[..., Path], tmp_
 
 @needs_engine
 def test_a_shell_runs_programs(pagelens_command: Path, tmp_path: Path) -> None:
-    """It starts them by vfork, and goes on after them."""
-    script = "/bin/true; /bin/echo one; echo $?"
+    """It starts them by vfork, and goes on after them. A subshell forks within a fork."""
+    script = "/bin/true; /bin/echo one; (/bin/echo two | /bin/cat); echo $?"
     command = [pagelens_command, "trace", "--engine", "dynamorio", "--", "sh", "-c", script]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.stdout, done.returncode) == ("one\n0\n", 0)
+    assert (done.stdout, done.returncode) == ("one\ntwo\n0\n", 0)
 
 
 @needs_engine
@@ -139,6 +140,37 @@ def test_masks_hide_elements(pagelens: Run, built: Callable[..., Path], tmp_path
     assert some[0] - none[0] == pytest.approx(400, abs=8)
 
 
+WIDE = {  # accesses that the mask lets through, a round (tests/programs/wide.c)
+    "moves": 5 + 5,
+    "byte_moves": 14,
+    "compress": 5,
+    "byte_compress": 14,
+    "expand": 5,
+    "broadcast": 1,
+    "narrow": 5,
+    "gather": 5,
+    "scatter": 5,
+    # Bytes of x87, SSE, AVX, mask registers, upper halves of ZMM0-15, ZMM16-31 (Intel SDM 1, 13.4-13.5).
+    "save": (160 + 256 + 256 + 64 + 512 + 1024) // 8,
+}
+
+
+@needs_engine
+@pytest.mark.parametrize("kind", WIDE)
+def test_accesses_of_avx512(built: Callable[..., Path], tmp_path: Path, kind: str) -> None:
+    accesses = []
+    for nothing in ((), ("nothing",)):
+        command = [str(built("wide")), kind, "100", *nothing]
+        request = TraceRequest(command, str(tmp_path / "wide.trace"), accesses=0, engine="dynamorio")
+        result = trace_program(request)
+        if result.exit_status == 77:
+            pytest.skip("the processor lacks a part of AVX-512")
+        assert result.exit_status == 0
+        accesses.append(result.accesses)
+    # Beside the rounds, the processes differ by how long their arguments are.
+    assert accesses[0] - accesses[1] == pytest.approx(100 * WIDE[kind], abs=80)
+
+
 @needs_engine
 def test_registers_are_the_programs_own_after_a_fault(pagelens: Run, built: Callable[..., Path]) -> None:
     done = pagelens("trace", "--engine", "dynamorio", "--", built("faults"))
@@ -148,12 +180,24 @@ def test_registers_are_the_programs_own_after_a_fault(pagelens: Run, built: Call
 def test_qemu_runs_the_program_where_the_engine_is_missing(
     in_process: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracer, "has_dynamorio", lambda: False)
+    monkeypatch.setattr(engine_choice, "has_dynamorio", lambda: False)
     monkeypatch.setenv("PAGELENS_ENGINE", "dynamorio")
     done = in_process("trace", "-o", "a.trace", "--", "/bin/true")
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)
     assert "no DynamoRIO, so QEMU ran the program; make engine" in done.stderr
     assert "QEMU" in open_trace(tmp_path / "a.trace").trace.producer
+
+
+@pytest.mark.parametrize(("built", "engine"), [(True, "DynamoRIO"), (False, "QEMU")])
+def test_dynamorio_is_the_engine_where_it_was_built(
+    monkeypatch: pytest.MonkeyPatch, built: bool, engine: str
+) -> None:
+    monkeypatch.delenv("PAGELENS_ENGINE")
+    monkeypatch.setattr(engine_choice, "has_dynamorio", lambda: built)
+    monkeypatch.setattr(engine_choice, "find_dynamorio", lambda: "DynamoRIO")
+    monkeypatch.setattr(engine_choice, "find_emulator", lambda: "QEMU")
+    assert engine_choice.choose_engine(None) == (engine, None)
+    assert engine_choice.choose_engine("qemu") == ("QEMU", None)
 
 
 @needs_engine
@@ -226,4 +270,4 @@ def test_non_temporal_stores_are_told_apart(
 def test_an_engine_that_does_not_exist_is_named(pagelens: Run) -> None:
     done = pagelens("trace", "--", "/bin/true", env={"PAGELENS_ENGINE": "valgrind"})
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "PAGELENS_ENGINE valgrind: there is no such engine; choose one of qemu, dynamorio" in done.stderr
+    assert "PAGELENS_ENGINE valgrind: there is no such engine; choose one of dynamorio, qemu" in done.stderr

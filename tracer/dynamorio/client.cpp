@@ -306,10 +306,7 @@ bool on_system_call(void* context, int number) {
     if (number == nr::execve || number == nr::execveat) on_exec(context, call);
     if (recording == nullptr) return true;
     tracer->system_call(Tracer::vcpu(recording->index()), call);
-    if (forks(call)) {
-        tracer->hold_writer();
-        forking = context;
-    }
+    if (forks(call) && tracer->hold_writer()) forking = context;
     return true;
 }
 

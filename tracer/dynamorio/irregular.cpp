@@ -161,6 +161,10 @@ void masked_by_vector(instr_t* instruction, unsigned bytes, int mask_source,
 
 bool is_compressed(int opcode) {
     switch (opcode) {
+        case OP_vpcompressb:
+        case OP_vpcompressw:
+        case OP_vpexpandb:
+        case OP_vpexpandw:
         case OP_vcompressps:
         case OP_vcompresspd:
         case OP_vpcompressd:
@@ -175,13 +179,17 @@ bool is_compressed(int opcode) {
     }
 }
 
-// Bytes of an element that one bit of the mask stands for: EVEX.W says so, but for moves of bytes
-// and words. (Intel SDM volume 2, 2.7.)
+// Bytes of an element that one bit of the mask stands for: EVEX.W says so, but for bytes and words
+// that are moved, compressed or expanded. (Intel SDM volume 2, 2.7.)
 unsigned masked_element(instr_t* instruction) {
     switch (instr_get_opcode(instruction)) {
         case OP_vmovdqu8:
+        case OP_vpcompressb:
+        case OP_vpexpandb:
             return 1;
         case OP_vmovdqu16:
+        case OP_vpcompressw:
+        case OP_vpexpandw:
             return 2;
         default:
             break;

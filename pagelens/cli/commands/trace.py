@@ -53,10 +53,10 @@ def trace(
         ),
     ] = False,
     engine: Annotated[
-        Literal["qemu", "dynamorio"] | None,
+        Literal["dynamorio", "qemu"] | None,
         typer.Option(
             "--engine",
-            help="What runs the program: an emulator, or DynamoRIO for AVX-512 (make engine). Default: qemu.",
+            help="What runs the program (default: dynamorio where it was built by make engine, else qemu).",
         ),
     ] = None,
 ) -> None:
