@@ -95,7 +95,14 @@ struct io_uring {
     unsigned *taken, *given, *mask, *entries, *flags, *dropped, *array;
     const struct io_uring_sqe* filled;
     unsigned first, end; /* of what the program has filled in since it last handed over */
+    size_t ring_bytes;
+    void* ring;
+    unsigned spare[4];
+    char completions[88];
+    unsigned setup; /* flags of io_uring_setup(2) */
 };
+
+_Static_assert(offsetof(struct io_uring, setup) == 192, "as in liburing.h on 64-bit systems");
 
 static void queue_entry(const struct io_uring_sqe* entry) {
     static const struct {
@@ -118,7 +125,8 @@ static void queue_entry(const struct io_uring_sqe* entry) {
 
 static unsigned queue_ring(const struct io_uring* ring) {
     const int saved_errno = errno;
-    for (unsigned at = ring->first; at != ring->end && log_is_open(); at++)
+    const bool known = !(ring->setup & IORING_SETUP_SQE128); /* else entries are larger */
+    for (unsigned at = ring->first; known && at != ring->end && log_is_open(); at++)
         queue_entry(&ring->filled[at & *ring->mask]);
     errno = saved_errno;
     return ring->end - ring->first;

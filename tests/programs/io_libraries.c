@@ -54,8 +54,15 @@ static void queues(void) {
         unsigned *taken, *given, *mask, *entries, *flags, *dropped, *array;
         struct io_uring_sqe* filled;
         unsigned first, end;
+        char rest[120];
+        unsigned setup;
     } ring = {.mask = &mask, .filled = entries, .first = 3, .end = 6};
     printf("%d handed over\n", io_uring_submit(&ring));
+    ring.first = 2; /* entries of 128 bytes, of which the second half would be taken for a write */
+    ring.end = 4;
+    ring.setup = IORING_SETUP_SQE128;
+    entries[3] = (struct io_uring_sqe){.opcode = IORING_OP_WRITEV, .addr = 1, .len = 1};
+    io_uring_submit(&ring);
 }
 
 static void mapped(void) {

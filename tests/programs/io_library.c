@@ -34,6 +34,8 @@ struct io_uring {
     unsigned *taken, *given, *mask, *entries, *flags, *dropped, *array;
     struct io_uring_sqe* filled;
     unsigned first, end;
+    char rest[120];
+    unsigned setup;
 };
 
 /* Does what the entries say, one after another. */
