@@ -8,7 +8,7 @@ from pagelens.io import Facts, Recording, describe
 from pagelens.units import format_size, format_time
 
 _KINDS = ("operation", "count", "bytes", "median", "wall", "processor", "failed")
-_KIND_WIDTHS = (11, -9, -9, -9, -9, -9, -7)
+_KIND_WIDTHS = (12, -9, -9, -9, -9, -9, -7)
 _CALLERS = ("called in", "operations", "bytes", "wall", "processor")
 _CALLER_WIDTHS = (30, -11, -10, -10, -10)
 _FILES = ("file", "reads", "bytes", "writes", "bytes", "wall")
