@@ -44,6 +44,8 @@ static struct {
     ino_t inode;
 } files[MOST_DESCRIPTORS];
 
+static int any_opened; /* atomic; programs that lock often seldom write much at a time */
+
 static const struct direct_file NONE = {-1, 0, 0};
 static pid_t own; /* the child of a vfork has its parent's memory, but descriptors of its own */
 
@@ -127,6 +129,7 @@ static void open_second(int file, const struct stat* info) {
     if (!__atomic_compare_exchange_n(&files[file].state, &expected, BUSY, false, __ATOMIC_SEQ_CST,
                                      __ATOMIC_RELAXED))
         return;
+    __atomic_store_n(&any_opened, 1, __ATOMIC_SEQ_CST);
     /* Only now: a thread that takes a lock leaves the file alone first, and then waits for this. */
     const bool locked = is_locked(file) || is_left_alone(info->st_dev, info->st_ino);
     files[file].direct = locked || is_checksummed(file) ? NONE : opened(file);
@@ -208,6 +211,7 @@ void direct_locked(int file) {
     struct stat info;
     if (!in_own_process() || !identified(file, &info)) return;
     leave_alone(info.st_dev, info.st_ino);
+    if (!__atomic_load_n(&any_opened, __ATOMIC_SEQ_CST)) return;
     for (int i = 0; i < MOST_DESCRIPTORS; i++) {
         while (__atomic_load_n(&files[i].state, __ATOMIC_SEQ_CST) == BUSY) sched_yield();
         if (files[i].state == OPEN && files[i].device == info.st_dev &&
