@@ -15,7 +15,7 @@ import polars as pl
 from pagelens.accesses.workload import Workload
 from pagelens.api.workloads import Declared
 from pagelens.ensemble import Ensemble as EnsembleTables
-from pagelens.ensemble import Scaled, run_ensemble
+from pagelens.ensemble import Scaled, check_fits, run_ensemble
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain.precision import DEFAULT_PRECISION, ByPrecision
 from pagelens.explain.remedies import default_policies
@@ -121,6 +121,7 @@ def simulate(
     """
     source, scaled = _fill(workload, machine, ranks)
     scaled.machine.require_linux_pages("simulate")
+    check_fits(source, scaled.machine, scaled.ranks)  # before a job of terabytes is looked through
     chosen = (
         _policies(policies)
         if policies is not None

@@ -1,6 +1,7 @@
 """Tells whether the conclusion would change if a value that the machine file assumes were different."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,6 +14,7 @@ from pagelens.machine.values import stated_values
 from pagelens.replay.assumed import assumed_values, factors_of, is_of_time_model, scaled
 from pagelens.values.quantities import Sourced
 
+MATRICES = ("numa.latencies", "numa.bandwidths")
 Gains = Mapping[str, float]  # in the median, by remedy
 Tried = Mapping[str, Mapping[float, Gains]]  # by assumed value, and by the factor of it that was simulated
 
@@ -53,7 +55,7 @@ def assumptions(
 
 
 def _assumption(
-    name: str, sourced: Sourced[float], gains: Mapping[float, Gains], remedies: Sequence[RemedyGain]
+    name: str, sourced: Sourced[Any], gains: Mapping[float, Gains], remedies: Sequence[RemedyGain]
 ) -> Assumption:
     advised = next((r.policy for r in remedies if r.verdict == "gains"), None)
     factors = np.array(list(gains))
@@ -71,13 +73,11 @@ def _assumption(
     }
 
     def shown(factor: float) -> str:
-        value = scaled(sourced, factor)
-        rounded = value if isinstance(value, int) else float(f"{value:.2g}")
-        return sourced.model_copy(update={"value": rounded}).shown
+        return _shown(sourced, scaled(sourced, factor), digits=2)
 
     return Assumption(
         name=name,
-        value=sourced.shown,
+        value=_shown(sourced, sourced.value, digits=6) if name in MATRICES else sourced.shown,
         note=sourced.origin,
         tried_from=shown(factors[0]),
         tried_to=shown(factors[-1]),
@@ -91,6 +91,16 @@ def _assumption(
         gain_from=gained[0],
         gain_to=gained[-1],
     )
+
+
+def _shown(sourced: Sourced[Any], value: Any, digits: int) -> str:
+    """Return a value as a machine file writes it. Of a matrix these are its least and its largest."""
+    if isinstance(value, tuple):
+        every = [each for row in value for each in row]
+        ends = tuple(float(f"{end:.{digits}g}") for end in (min(every), max(every)))
+        return sourced.model_copy(update={"value": (ends,)}).shown.replace(" ", " to ", 1)
+    rounded = value if isinstance(value, int) else float(f"{value:.{digits}g}")
+    return sourced.model_copy(update={"value": rounded}).shown
 
 
 def _around(

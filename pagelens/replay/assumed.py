@@ -6,6 +6,7 @@ decides the order in which DRAM serves them, but that order is left as it is.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pagelens.machine import Machine, NumaLoad, modelled_times
 from pagelens.machine.pipeline import PIPELINE_NUMBERS
@@ -29,16 +30,22 @@ _OF_TIME_MODEL = frozenset(
         "outstanding_lines",
     }
     | {"walkers", "walk_cycles", "stlb_hit_cycles"}
+    | {"latencies", "bandwidths"}  # matrices of NUMA nodes, tried as a whole
     | set(PIPELINE_NUMBERS)
 )
 
 
-def assumed_values(machine: Machine) -> Mapping[str, Sourced[float]]:
-    """Return the values of the time model that are `assumed`, by names such as "ddr.bandwidth"."""
+def assumed_values(machine: Machine) -> Mapping[str, Sourced[Any]]:
+    """Return the values of the time model that are `assumed`, by names such as "ddr.bandwidth".
+
+    On several NUMA nodes the matrices count instead of what [ddr] states of all nodes together.
+    """
     return {
         stated.name: stated.value
         for stated in stated_values(machine)
-        if stated.value.label == "assumed" and is_of_time_model(stated.key)
+        if stated.value.label == "assumed"
+        and is_of_time_model(stated.key)
+        and (machine.numa is None or stated.section != "ddr")
     }
 
 
@@ -66,7 +73,7 @@ def times_if_assumed(
     }
 
 
-def factors_of(sourced: Sourced[float]) -> tuple[float, ...]:
+def factors_of(sourced: Sourced[Any]) -> tuple[float, ...]:
     """Return the factors by which an assumed value is tried, in order: within its range if it has one."""
     if sourced.range is None:
         return FACTORS
@@ -91,7 +98,12 @@ def _changed(machine: Machine) -> Iterator[tuple[str, float, Machine]]:
             yield name, factor, machine.model_copy(update={section: of_table})
 
 
-def scaled(sourced: Sourced[float], factor: float) -> float:
-    """Return the value times the factor. A count stays a whole number of at least 1."""
+def scaled(sourced: Sourced[Any], factor: float) -> Any:
+    """Return the value times the factor. A count stays a whole number of at least 1.
+
+    Of a matrix, every element is multiplied.
+    """
+    if isinstance(sourced.value, tuple):
+        return tuple(tuple(factor * value for value in row) for row in sourced.value)
     value = factor * sourced.value
     return max(1, round(value)) if isinstance(sourced.value, int) else value

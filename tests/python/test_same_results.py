@@ -31,6 +31,8 @@ EXPLAINED = {
     "flat": f"{TRACE} --machine cori-knl-flat --nodes 2 --policies aged,contiguous,coloured --ranks 8",
     "single": f"{TRACE} --machine skx-8160 --nodes 2 --ranks 4 --policies aged,2m",
     "no-l3": f"{TRACE} --machine red-storm-xt4 --nodes 2 --policies contiguous,random",
+    "numa": f"{TRACE} --machine skx-6140-2s --nodes 1 --ranks 8 --policies aged,interleave"
+    " --history boot;io(103GB,numa=0);run",
     "optane": f"{TRACE} --machine optane-memory-mode --nodes 2 --policies random,contiguous",
 }  # fmt: skip
 PLACED = {"placed": f"{TRACE} --machine xeon-max-flat --capacity 50%"}
