@@ -244,7 +244,24 @@ class CacheRows {
     // Makes the way the latest. `old` is its byte, and `flag` its dirty flag from now on.
     void set_latest(Row row, std::uint32_t way, std::uint8_t old, std::uint8_t flag) {
         const bool is_latest = old == flag;  // and as dirty as it is to be
-        if (!is_latest) make_latest(row, way, old & no_age, flag);
+        if (is_latest) return;
+        if constexpr (plain) {
+            make_latest_of_block(row, way, flag);
+        } else {
+            make_latest(row, way, old & no_age, flag);
+        }
+    }
+    // Does as make_latest() does for a plain row. The age comes from the vector, because a loop
+    // over lines of one set waits for each byte that it reads of a vector just written.
+    [[gnu::always_inline]] void make_latest_of_block(Row row, std::uint32_t way,
+                                                     std::uint8_t flag) {
+        const __m128i held = load(ages(row)), age = _mm_and_si128(held, all(no_age));
+        const __m128i here = all(way);
+        const __m128i younger = _mm_cmpgt_epi8(_mm_shuffle_epi8(age, here), age);
+        const __m128i numbers = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        _mm_store_si128(
+            reinterpret_cast<__m128i*>(ages(row)),
+            _mm_blendv_epi8(_mm_sub_epi8(held, younger), all(flag), _mm_cmpeq_epi8(numbers, here)));
     }
     void make_latest(Row row, std::uint32_t way, std::uint32_t age, std::uint8_t flag) {
         std::uint8_t* at = ages(row);

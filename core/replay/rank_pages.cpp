@@ -117,7 +117,7 @@ void RankPages::map_read(std::uint32_t page, std::uint32_t cached, unsigned thre
 
 void RankPages::unmap(std::uint32_t first, std::uint64_t count) {
     for (std::uint32_t page = first; page < first + count; ++page)
-        if (mapped(page)) states_[page] = State::leaving;
+        if (mapped(page)) states_[page] = leaving;
     leaving_.push_back({first, count});
 }
 
@@ -128,8 +128,8 @@ void RankPages::give_back_all() {
 
 void RankPages::give_back(std::uint32_t first, std::uint64_t count) {
     for (std::uint32_t page = first; page < first + count; ++page) {
-        if (states_[page] != State::leaving) continue;
-        states_[page] = State::unmapped;
+        if (states_[page] != leaving) continue;
+        states_[page] = unmapped;
         if (shared_[page]) {
             shared_[page] = false;
             std::fill_n(&frame_of(page, 0), ranks_, none);
@@ -182,13 +182,14 @@ void RankPages::list_sampled(std::uint32_t page) {
         const std::uint32_t member = member_of(frames[rank]);
         if (member != Sampling::none) length += counts[member]++ == 0 ? 2 : 1;
     }
-    states_[page] = length == 0 ? State::unlisted : State::listed;
+    states_[page] = unlisted;
     if (length == 0) return;
     if (length > rooms_[page]) {  // to the end of the pool
         rooms_[page] = std::max(length, 2 * rooms_[page]);
         lists_[page] = static_cast<std::uint32_t>(pool_.size());
         pool_.resize(pool_.size() + rooms_[page]);
     }
+    states_[page] = first_list + lists_[page];
     std::array<RankPage*, counts.size()> next;  // of each member that counts
     RankPage* at = pool_.data() + lists_[page];
     RankPage* head = at;

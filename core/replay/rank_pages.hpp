@@ -53,7 +53,7 @@ class RankPages {
     template <class Moved>
     void shuffle(Moved&& moved);
 
-    [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] > State::leaving; }
+    [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] > leaving; }
     // Whether its frames are the ranks' own, as a write needs them.
     [[nodiscard]] bool writable(std::uint32_t page) const { return mapped(page) && !shared_[page]; }
     // Returns the rank that stands for all that have the same frame as this one.
@@ -75,8 +75,8 @@ class RankPages {
     // which some of `lines` are in the sample. The frames that are in it are marked as watched.
     template <class Visit>
     void for_sampled(std::uint32_t page, std::uint64_t lines, Visit&& visit) const {
-        if (states_[page] != State::listed) return;
-        const RankPage* at = pool_.data() + lists_[page];
+        if (states_[page] < first_list) return;
+        const RankPage* at = pool_.data() + (states_[page] - first_list);
         for (bool last = false; !last;) {
             const RankPage head = *at++;
             last = head.watched != 0;
@@ -86,11 +86,10 @@ class RankPages {
         }
     }
     // Two steps ahead of for_sampled(), the second some time after the first.
-    void prefetch_list(std::uint32_t page) const {
-        if (states_[page] == State::listed) __builtin_prefetch(&lists_[page]);
-    }
+    void prefetch_list(std::uint32_t page) const { __builtin_prefetch(&states_[page]); }
     void prefetch_frames(std::uint32_t page) const {
-        if (states_[page] == State::listed) __builtin_prefetch(pool_.data() + lists_[page]);
+        if (states_[page] >= first_list)
+            __builtin_prefetch(pool_.data() + (states_[page] - first_list));
     }
     Residency peak() { return population_.peak(); }
     [[nodiscard]] std::uint64_t huge_pages() const { return huge_pages_; }
@@ -103,8 +102,11 @@ class RankPages {
     // page.
     static constexpr std::uint32_t least_share = 8;
 
-    // leaving: unmapped, but its frames have not gone back; listed: has a list in pool_
-    enum class State : std::uint8_t { unmapped, leaving, unlisted, listed };
+    // The state of a page. A page that is leaving is unmapped, but its frames have not gone back.
+    // From `listed` on, the page has a list, which begins at state - listed in pool_: so an op
+    // reads one word before the list itself.
+    using State = std::uint32_t;
+    static constexpr State unmapped = 0, leaving = 1, unlisted = 2, first_list = 3;
 
     struct Block {
         std::uint32_t first;       // into block_pages_
@@ -154,8 +156,8 @@ class RankPages {
     std::vector<PageRange> leaving_;
     std::vector<bool> shared_;          // [page] its frame is the page cache's
     std::vector<std::uint32_t> cache_;  // [page of the page cache] its frame, or none
-    HugeVector<std::uint32_t>
-        lists_;  // [page] where in pool_ its list begins; none: it never had one
+    // [page] where in pool_ the room for its list begins; none: it never had one
+    HugeVector<std::uint32_t> lists_;
     // [page] entries of pool_ that are its own. They double where they are too few: a page that is
     // mapped again and again leaves less behind than it has.
     HugeVector<std::uint32_t> rooms_;

@@ -6,17 +6,16 @@ namespace pagelens {
 
 void SlotTenants::join(const RankPages& pages, std::uint32_t page) {
     const std::uint32_t ranks = pages.holder(page, ranks_ - 1) + 1;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank)
-        __builtin_prefetch(&first_[pages.frame(page, rank) & set_mask_], 1);
-    std::uint32_t tenant = page * ranks_;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-        std::uint32_t& first = first_[pages.frame(page, rank) & set_mask_];
-        next_[tenant] = first;
-        first = ++tenant;
+        const std::uint32_t set = pages.frame(page, rank) & set_mask_;
+        __builtin_prefetch(&first_[set], 1);
+        joining_[joining_count_++] = {set, page * ranks_ + rank};
+        if (joining_count_ == joining_.size()) settle();
     }
 }
 
 void SlotTenants::leave(const RankPages& pages, std::uint32_t page) {
+    settle();
     const std::uint32_t ranks = pages.holder(page, ranks_ - 1) + 1;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         const std::uint32_t tenant = page * ranks_ + rank + 1;
@@ -27,8 +26,8 @@ void SlotTenants::leave(const RankPages& pages, std::uint32_t page) {
 }
 
 SlotTenants::Found SlotTenants::look(const RankPages& pages, std::uint32_t page, std::uint32_t rank,
-                                     unsigned line, const std::uint64_t* reached,
-                                     bool write) const {
+                                     unsigned line, const std::uint64_t* reached, bool write) {
+    settle();
     const std::uint32_t now = clock_ + 1;
     const auto uses = [&](std::uint32_t of, std::uint32_t by) {
         const Use& use = uses_[of];

@@ -63,7 +63,7 @@ class SlotTenants {
     // Returns what a line of a rank's page finds. Call it before used() or cleared() for the op.
     // `reached` [rank] has the lines of the page that this op has used already.
     [[nodiscard]] Found look(const RankPages& pages, std::uint32_t page, std::uint32_t rank,
-                             unsigned line, const std::uint64_t* reached, bool write) const;
+                             unsigned line, const std::uint64_t* reached, bool write);
 
   private:
     // Moments of a run count its ops; 0 is never. After 2^32 - 2 of them all are one. In one cache
@@ -77,6 +77,15 @@ class SlotTenants {
     [[nodiscard]] static Moment moment(std::uint32_t op, std::uint32_t rank) {
         return op == 0 ? 0 : Moment{op} << 32 | rank;
     }
+    // The slots of the tenants that joined last are fetched while others join, and linked together.
+    void settle() {
+        for (std::size_t i = 0; i < joining_count_; ++i) {
+            const auto [set, tenant] = joining_[i];
+            next_[tenant] = first_[set];
+            first_[set] = tenant + 1;
+        }
+        joining_count_ = 0;
+    }
     std::uint32_t tick() { return clock_ += clock_ < ~0u - 1 ? 1 : 0; }
 
     std::uint32_t ranks_, ways_, set_mask_;
@@ -84,6 +93,12 @@ class SlotTenants {
     HugeVector<Use> uses_;             // [page]
     HugeVector<std::uint32_t> first_;  // [set] 1 + page * ranks + rank of a tenant; 0: none
     HugeVector<std::uint32_t> next_;   // [page * ranks + rank] of the same set
+
+    struct Joining {
+        std::uint32_t set, tenant;  // page * ranks + rank
+    };
+    std::array<Joining, 64> joining_;
+    std::size_t joining_count_ = 0;
 };
 
 }  // namespace pagelens

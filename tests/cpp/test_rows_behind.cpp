@@ -270,6 +270,19 @@ TEST_CASE("what a page that went has left in its slot is forgotten") {
     CHECK(counters.drams[0].writes == 64);
 }
 
+TEST_CASE("a page can go before any stretch has begun") {
+    const ListedProgram program({make_op(OpKind::map_write, 0, 0), make_op(OpKind::map_write, 1, 0),
+                                 make_op(OpKind::unmap, 1, 1), make_op(OpKind::fetch, 0, ~0ull, 1)},
+                                {VirtualPage(0x400), VirtualPage(0x401)}, 2, 1, 1);
+    const RowStretches stretches(program, {Excerpt{.period = 192, .stretch = 64, .begin = 128}});
+    const RowModel model{
+        &stretches, most_lines_by_phase(program), nullptr, {small_dram(RowPolicy::open)}};
+    const auto placement = place_as_given({Frame(5), Frame(5 + slots)}, node_frames, small_order);
+    const Counters counters =
+        replay(program, *placement, Hierarchy{0, 1, 1, slots, 1}, options_for(1, &model), run_on);
+    CHECK(counters.drams[0].reads == 0);  // the first page is still there
+}
+
 TEST_CASE("a job that is moved to other frames meets its slots there") {
     const ListedProgram program = some_program(5, 1, 6000);
     const std::vector<Excerpt> everything(3);

@@ -65,10 +65,10 @@ void HierarchyOf<plain>::access(std::span<const PageRun> batch, MemoryTraffic& t
     run(std::span(chunk).first(size), traffic);
 }
 
-// Asks for L2's row if L1 is most likely going to miss.
+// Asks for L2's row if the first cache is most likely going to miss.
 template <bool plain>
 bool HierarchyOf<plain>::expect_l1_miss(const LineAccess& its) {
-    if (l1_ && std::exchange(asked_for_[its.line % lately], its.line) == its.line) return false;
+    if (std::exchange(asked_for_[place_lately(its.line)], its.line) == its.line) return false;
     l2_.prefetch(its.line, own_[its.core].tile);
     return true;
 }

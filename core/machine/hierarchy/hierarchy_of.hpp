@@ -38,7 +38,7 @@ class HierarchyOf {
   private:
     static constexpr std::size_t part_size = 32;  // accesses
     static constexpr std::uint32_t unknown_slice = ~std::uint32_t{0};
-    static constexpr std::size_t lately = 512;  // lines: about what an L1 holds
+    static constexpr unsigned lately_bits = 9;  // log2 of the lines that an L1 holds, about
 
     using Counter = CacheCounter;
     using Cache = PhysicalCache<plain>;
@@ -120,6 +120,12 @@ class HierarchyOf {
         return slices_ ? (*slices_)(line << line_bits) : 0;
     }
 
+    // Arrays often lie powers of two apart, so all bits of a line decide its place (Knuth's
+    // multiplicative hashing).
+    [[nodiscard]] static std::size_t place_lately(std::uint64_t line) {
+        return (line * 0x9e3779b97f4a7c15u) >> (64 - lately_bits);
+    }
+
     // The private caches of a core.
     struct Own {
         std::uint32_t l1, tile;
@@ -138,8 +144,8 @@ class HierarchyOf {
     MemoryTraffic traffic_beside_;
     // Without one there is a single tile, so nobody has to ask who holds what.
     std::optional<Filter> filter_;
-    std::array<std::uint64_t, lately> asked_for_;  // lines, at line % lately
-    std::uint64_t lines_end_;                      // above all lines that every part can tell apart
+    std::array<std::uint64_t, 1u << lately_bits> asked_for_;  // lines, at place_lately(line)
+    std::uint64_t lines_end_;  // above all lines that every part can tell apart
     std::uint32_t fewest_sets_;
     bool places_are_apart_;
     std::vector<std::uint64_t> counts_;
