@@ -89,6 +89,7 @@ def ensemble(
     ratio = machine.frames / machine.slots
     objects = {"A.values": 2 / 3, "B.values": 1 / 3}
     rows: dict[str, list[dict[str, object]]] = {name: [] for name in TABLES}
+    made: list[tuple[dict[str, object], dict[str, int]]] = []
     for node in range(nodes):
         for policy in policies:
             rng = np.random.default_rng([node, len(policy)])
@@ -116,23 +117,12 @@ def ensemble(
                         counts[f"{twin}_{count}"] = twins[twin]
                     counts[f"{twin}_ddr_writes"] = twins[twin] - first
                 counts |= dict.fromkeys(TRANSLATION_COUNTS, 0)
-                t = modelled_times(
-                    machine, {k: np.array([v]) for k, v in counts.items()}, machine.cores.count.value
-                )
                 key = {"node": node, "policy": policy, "phase": name}
-                of_row = {k: np.array([float(v)]) for k, v in counts.items()}
-                cores = machine.cores.count.value
-                found = {SEPARATOR.join(w): s for w, s in counterfactuals(machine, of_row, cores, 1.0)}
-                found[TWO_WAY] = modelled_times(
-                    machine, {**of_row, **of_twin(of_row, "two_way")}, cores
-                ).time_s
-                for without, seconds in found.items():
-                    rows["counterfactuals"].append(key | {"without": without, "time_s": seconds[0]})
+                made.append((key, counts))
                 rows["placements"].append(
                     key | counts | dict.fromkeys((*KEPT, "simulated_share"), 0.0)
                     | {"large_pages": float(policy == "2m"), "large_pages_missing": 0.0}
                     | {"conflict_share": shared, **dict.fromkeys(RESOURCES.values(), 0.0)}
-                    | {name: values[0] for name, values in times_columns(t).items()}
                 )  # fmt: skip
                 for thing, share in objects.items():
                     rows["objects"].append(
@@ -159,6 +149,7 @@ def ensemble(
                     {"node": node, "policy": policy, "cell": cell,
                      "pages_per_slot": float(occupancy[cell].mean())}
                 )  # fmt: skip
+    _add_times(rows, made, machine)
     footprint = int(lines * 64) // machine.cores.count.value
     return Ensemble(
         tables=Tables(**{name: pl.DataFrame(rows[name], schema=dict(TABLES[name])) for name in TABLES}),
@@ -173,3 +164,22 @@ def ensemble(
         bounds=Bounds(np.array([0.0, 0.0]), np.array([1e3, 1e3])),
         phase=phase,
     )
+
+
+def _add_times(
+    rows: dict[str, list[dict[str, object]]],
+    made: list[tuple[dict[str, object], dict[str, int]]],
+    machine: Machine,
+) -> None:
+    """Add the times of all placements at once, with and without each set of mechanisms."""
+    counts = {name: np.array([float(of_row[name]) for _, of_row in made]) for name in made[0][1]}
+    cores = machine.cores.count.value
+    columns = times_columns(modelled_times(machine, counts, cores))
+    for number, row in enumerate(rows["placements"]):
+        row |= {name: values[number] for name, values in columns.items()}
+    found = {SEPARATOR.join(removed): of for removed, of in counterfactuals(machine, counts, cores, 1.0)}
+    found[TWO_WAY] = modelled_times(machine, {**counts, **of_twin(counts, "two_way")}, cores).time_s
+    for number, (key, _) in enumerate(made):
+        rows["counterfactuals"] += [
+            key | {"without": without, "time_s": seconds[number]} for without, seconds in found.items()
+        ]
