@@ -63,7 +63,7 @@ static const struct link_map* library_at(const void* code) {
     return code && dladdr1(code, &info, (void**)&map, RTLD_DL_LINKMAP) ? map : NULL;
 }
 
-static void* look_up(const char* name, const void* from, const void* wrapper) {
+void* next_function(const char* name, const void* from, const void* wrapper) {
     const struct link_map* const here = library_at(wrapper);
     const struct link_map* caller = library_at(from);
     /* After a tail call of a function that was called here, the return address is here. */
@@ -80,7 +80,7 @@ static function* next_of(enum caller caller, const void* from, const void* wrapp
     const bool known = own.last[caller].from == from && own.last[caller].inside == own.inside;
     if (known) return own.last[caller].next;
     const int saved_errno = errno;
-    own.last[caller].next = as_function(look_up(NAMES[caller], from, wrapper));
+    own.last[caller].next = as_function(next_function(NAMES[caller], from, wrapper));
     own.last[caller].from = from;
     own.last[caller].inside = own.inside;
     errno = saved_errno;

@@ -26,4 +26,8 @@
  * is in none. */
 uint8_t caller_now(void);
 
+/* The function of that name that the code at `from` would call without this library, whose own one
+ * is `wrapper`. NULL: no library has one. */
+void* next_function(const char* name, const void* from, const void* wrapper);
+
 #endif

@@ -4,8 +4,8 @@
  * nobody sees. The calls that hand them over and that wait for them are records of their own.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <linux/aio_abi.h>
 #include <linux/io_uring.h>
 #include <stdbool.h>
@@ -16,28 +16,36 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "iorecord/callers.h"
+#include "iorecord/files.h"
 #include "iorecord/log.h"
 #include "iorecord/operation.h"
 
 #define EXPORT __attribute__((visibility("default")))
+#define THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
 
 /* Of the thread: the last operation that it handed over, for whose file the calls count. */
-static _Thread_local __attribute__((tls_model("initial-exec"))) int last_descriptor = -1;
+THREAD_LOCAL int last_descriptor = -1;
 
-/* Records an operation that is handed over. Vectors have their memory in `count` parts. */
-static void queued(enum record_kind kind, int descriptor, int64_t offset, uint64_t address,
-                   uint64_t size, bool vector) {
+/* An operation that is handed over. Vectors have their memory in `size` parts. */
+static struct request asked(enum record_kind kind, int descriptor, int64_t offset, uint64_t address,
+                            uint64_t size, bool vector) {
     const struct iovec* const parts = (const struct iovec*)(uintptr_t)address;
     struct request request = {kind, descriptor, offset, size, parts, 0, 1};
     if (vector) {
-        request.buffers = (uint32_t)size;
-        request.address = size ? parts->iov_base : NULL;
+        const uint64_t count = parts && size <= IOV_MAX ? size : 0; /* the kernel refuses others */
+        request.buffers = (uint32_t)count;
+        request.address = count ? parts->iov_base : NULL;
         request.size = 0;
-        for (uint64_t i = 0; i < size; i++) request.size += parts[i].iov_len;
+        for (uint64_t i = 0; i < count; i++) request.size += parts[i].iov_len;
     }
-    const struct operation operation = operation_begin(descriptor);
-    operation_end(&operation, &request, (int64_t)request.size);
-    last_descriptor = descriptor;
+    return request;
+}
+
+static void record_queued(const struct request* request) {
+    const struct operation operation = operation_begin(request->descriptor);
+    operation_end(&operation, request, (int64_t)request->size);
+    last_descriptor = request->descriptor;
 }
 
 /* Calls between begin and end of an operation that hands operations over or waits for them.
@@ -52,7 +60,9 @@ static void queued(enum record_kind kind, int descriptor, int64_t offset, uint64
 
 /* --- libaio, whose functions are system calls that return a negative error number --- */
 
-static void queue_block(const struct iocb* block) {
+enum { MOST_KEPT = 64 }; /* operations of a call */
+
+static struct request asked_of(const struct iocb* block) {
     static const struct {
         enum record_kind kind;
         bool vector;
@@ -65,19 +75,39 @@ static void queue_block(const struct iocb* block) {
         [IOCB_CMD_PWRITEV] = {KIND_QUEUED_WRITE, true},
     };
     const unsigned opcode = block->aio_lio_opcode;
-    if (opcode >= sizeof of / sizeof *of || of[opcode].kind == KIND_NONE) return;
-    queued(of[opcode].kind, (int)block->aio_fildes, block->aio_offset, block->aio_buf,
-           block->aio_nbytes, of[opcode].vector);
+    if (opcode >= sizeof of / sizeof *of || of[opcode].kind == KIND_NONE)
+        return (struct request){.kind = KIND_NONE};
+    return asked(of[opcode].kind, (int)block->aio_fildes, block->aio_offset, block->aio_buf,
+                 block->aio_nbytes, of[opcode].vector);
 }
 
 static int status_of(long result) { return result < 0 ? -errno : (int)result; }
 
+/* Another thread may free the blocks as soon as they are handed over, so what they ask for is kept.
+ * The kernel may take only the first ones, and the program then hands over the others again. */
 EXPORT int io_submit(aio_context_t context, long count, struct iocb** blocks);
 EXPORT int io_submit(aio_context_t context, long count, struct iocb** blocks) {
+    struct request kept[MOST_KEPT];
     const int saved_errno = errno;
-    for (long i = 0; i < count && log_is_open(); i++) queue_block(blocks[i]);
+    const bool recorded = log_is_open();
+    for (long i = 0; recorded && i < count; i++) {
+        const struct request request = asked_of(blocks[i]);
+        if (i < MOST_KEPT)
+            kept[i] = request;
+        else if (request.kind != KIND_NONE)
+            record_queued(&request);
+        if (request.kind == KIND_NONE) continue;
+        file_seen(request.descriptor); /* as it is before */
+        last_descriptor = request.descriptor;
+    }
     errno = saved_errno;
-    IN_QUEUE(KIND_SUBMIT, count, status_of(syscall(SYS_io_submit, context, count, blocks)));
+    const struct request request = {KIND_SUBMIT, last_descriptor, -1, (uint64_t)count, NULL, 0, 1};
+    const struct operation operation = operation_begin(last_descriptor);
+    const int result = status_of(syscall(SYS_io_submit, context, count, blocks));
+    operation_end_error(&operation, &request, -result);
+    for (int i = 0; recorded && i < result && i < MOST_KEPT; i++)
+        if (kept[i].kind != KIND_NONE) record_queued(&kept[i]);
+    return result;
 }
 
 EXPORT int io_getevents(aio_context_t context, long least, long most, struct io_event* events,
@@ -90,9 +120,9 @@ EXPORT int io_getevents(aio_context_t context, long least, long most, struct io_
 
 /* --- liburing --- */
 
-/* The begin of its struct io_uring, which liburing.so.2 keeps in all its versions. */
+/* Its struct io_uring, as far as liburing.so.2 keeps it in all its versions. */
 struct io_uring {
-    unsigned *taken, *given, *mask, *entries, *flags, *dropped, *array;
+    unsigned *taken, *given, *mask, *entries, *sq_flags, *dropped, *array;
     const struct io_uring_sqe* filled;
     unsigned first, end; /* of what the program has filled in since it last handed over */
     size_t ring_bytes;
@@ -100,6 +130,11 @@ struct io_uring {
     unsigned spare[4];
     char completions[88];
     unsigned setup; /* flags of io_uring_setup(2) */
+};
+
+enum {                          /* of rings; newer than some kernel headers */
+       LARGE_ENTRIES = 1 << 10, /* IORING_SETUP_SQE128 */
+       MIXED_ENTRIES = 1 << 19, /* IORING_SETUP_SQE_MIXED */
 };
 
 _Static_assert(offsetof(struct io_uring, setup) == 192, "as in liburing.h on 64-bit systems");
@@ -119,37 +154,52 @@ static void queue_entry(const struct io_uring_sqe* entry) {
     };
     if (entry->opcode >= sizeof of / sizeof *of || of[entry->opcode].kind == KIND_NONE) return;
     const bool listed = entry->flags & IOSQE_FIXED_FILE; /* then `fd` is no descriptor */
-    queued(of[entry->opcode].kind, listed ? -1 : entry->fd, (int64_t)entry->off, entry->addr,
-           entry->len, of[entry->opcode].vector);
+    const struct request request =
+        asked(of[entry->opcode].kind, listed ? -1 : entry->fd, (int64_t)entry->off, entry->addr,
+              entry->len, of[entry->opcode].vector);
+    record_queued(&request);
 }
 
 static unsigned queue_ring(const struct io_uring* ring) {
     const int saved_errno = errno;
-    const bool known = !(ring->setup & IORING_SETUP_SQE128); /* else entries are larger */
-    for (unsigned at = ring->first; known && at != ring->end && log_is_open(); at++)
-        queue_entry(&ring->filled[at & *ring->mask]);
+    const unsigned step = ring->setup & LARGE_ENTRIES ? 2 : 1;
+    const bool known = !(ring->setup & MIXED_ENTRIES); /* entries of two sizes, in any order */
+    for (unsigned at = ring->first; at != ring->end && known && log_is_open(); at++)
+        queue_entry(&ring->filled[(at & *ring->mask) * step]);
     errno = saved_errno;
     return ring->end - ring->first;
 }
 
-/* Finds a function of liburing, also where a package of Python has loaded it for itself alone. */
-static void* liburing(const char* name) {
-    void* found = dlsym(RTLD_NEXT, name);
-    if (found) return found;
-    void* library = dlopen("liburing.so.2", RTLD_LAZY | RTLD_NOLOAD);
-    if (library == NULL) return NULL;
-    found = dlsym(library, name);
-    dlclose(library);
-    return found;
+#define CODE(function) ((const void*)(uintptr_t)(function))
+
+enum { MOST_CALLS = 16 }; /* whose functions a thread remembers */
+
+THREAD_LOCAL struct {
+    const void *from, *wrapper;
+    void* next;
+} known_calls[MOST_CALLS];
+
+/* Finds the caller's function, which may be its own: plug-ins have liburing linked into them. */
+static void* liburing(const char* name, const void* from, const void* wrapper) {
+    const unsigned place = (unsigned)((uintptr_t)from >> 2) % MOST_CALLS;
+    if (known_calls[place].from == from && known_calls[place].wrapper == wrapper)
+        return known_calls[place].next;
+    const int saved_errno = errno;
+    void* next = next_function(name, from, wrapper);
+    known_calls[place].from = from;
+    known_calls[place].wrapper = wrapper;
+    known_calls[place].next = next;
+    errno = saved_errno;
+    return next;
 }
 
-#define ON_RING(name, kind, wanted, parameters, arguments)                        \
-    EXPORT int name parameters;                                                   \
-    EXPORT int name parameters {                                                  \
-        static int(*next) parameters;                                             \
-        if (next == NULL) next = __extension__(__typeof__(next)) liburing(#name); \
-        if (next == NULL) return -ENOSYS;                                         \
-        IN_QUEUE(kind, wanted, next arguments);                                   \
+#define ON_RING(name, kind, wanted, parameters, arguments)            \
+    EXPORT int name parameters;                                       \
+    EXPORT int name parameters {                                      \
+        int(*next) parameters = __extension__(__typeof__(next))       \
+            liburing(#name, __builtin_return_address(0), CODE(name)); \
+        if (next == NULL) return -ENOSYS;                             \
+        IN_QUEUE(kind, wanted, next arguments);                       \
     }
 
 ON_RING(io_uring_submit, KIND_SUBMIT, queue_ring(ring), (struct io_uring * ring), (ring))

@@ -32,13 +32,14 @@ def gaps(recording: Recording) -> Iterator[str]:
 
 
 def _mapped(recording: Recording) -> Iterator[str]:
-    maps = recording.regular.filter((pl.col("kind") == KINDS["mmap"]) & (pl.col("result") != -1))
+    maps = recording.regular.filter((pl.col("kind") == KINDS["mmap"]) & (pl.col("result") >= 0))
     if not maps.height:
         return
     counted = [p for p in recording.header.processes if p.major_faults is not None]
     minor, major = sum(p.minor_faults or 0 for p in counted), sum(p.major_faults or 0 for p in counted)
+    files = maps["file"].n_unique()
     yield (
-        f"{format_size(int(maps['size'].sum()))} of {maps['file'].n_unique():,} files were mapped; reads and "
-        "writes of mapped memory are not seen"
+        f"{format_size(int(maps['size'].sum()))} of {files:,} file{'' if files == 1 else 's'} were mapped; "
+        "reads and writes of mapped memory are not seen"
         + (f" ({minor:,} page faults of all memory, {major:,} of them waited for a disk)" if counted else "")
     )

@@ -13,8 +13,16 @@
 
 int H5Dwrite(long, long, long, long, long, const void*);
 int MPI_File_write_at(long, long, const void*, int, long, void*);
-long io_submit(aio_context_t, long, struct iocb**);
+int io_submit(aio_context_t, long, struct iocb**);
 int io_uring_submit(void*);
+
+struct ring { /* liburing's struct io_uring */
+    unsigned *taken, *given, *mask, *entries, *sq_flags, *dropped, *array;
+    struct io_uring_sqe* filled;
+    unsigned first, end;
+    char rest[120];
+    unsigned setup; /* flags of io_uring_setup(2) */
+};
 
 static int file;
 
@@ -40,6 +48,8 @@ static void queues(void) {
     struct iocb* list[2] = {&blocks[0], &blocks[1]};
     syscall(SYS_io_setup, 4, &context);
     if (io_submit(context, 2, list) != 2) abort();
+    blocks[1].aio_fildes = 12345; /* refused, so only the first one is taken */
+    if (io_submit(context, 2, list) != 1 || io_submit(context, 1, list + 1) >= 0) abort();
     syscall(SYS_io_destroy, context); /* waits for them */
     unsigned mask = 3;
     struct io_uring_sqe entries[4] = {
@@ -50,18 +60,19 @@ static void queues(void) {
                .off = 8192},
         [1] = {.opcode = IORING_OP_FSYNC, .fd = file},
         [3] = {.opcode = IORING_OP_READ, .flags = IOSQE_FIXED_FILE, .fd = 0, .len = 10, .off = 5}};
-    struct {
-        unsigned *taken, *given, *mask, *entries, *flags, *dropped, *array;
-        struct io_uring_sqe* filled;
-        unsigned first, end;
-        char rest[120];
-        unsigned setup;
-    } ring = {.mask = &mask, .filled = entries, .first = 3, .end = 6};
+    struct ring ring = {.mask = &mask, .filled = entries, .first = 3, .end = 6};
     printf("%d handed over\n", io_uring_submit(&ring));
-    ring.first = 2; /* entries of 128 bytes, of which the second half would be taken for a write */
-    ring.end = 4;
-    ring.setup = IORING_SETUP_SQE128;
-    entries[3] = (struct io_uring_sqe){.opcode = IORING_OP_WRITEV, .addr = 1, .len = 1};
+}
+
+/* A ring whose entries have 128 bytes. What their second halves hold are no operations. */
+static void large(void) {
+    unsigned mask = 1;
+    struct io_uring_sqe entries[4] = {
+        [0] = {.opcode = IORING_OP_WRITE, .fd = file, .len = 100},
+        [1] = {.opcode = IORING_OP_READV, .fd = file, .addr = 8, .len = 5},
+        [2] = {.opcode = IORING_OP_FSYNC, .fd = file},
+        [3] = {.opcode = IORING_OP_READV, .fd = file, .addr = 8, .len = 5}};
+    struct ring ring = {.mask = &mask, .filled = entries, .end = 2, .setup = 1 << 10};
     io_uring_submit(&ring);
 }
 
@@ -76,6 +87,7 @@ int main(int count, char** words) {
     file = open("file", O_RDWR | O_CREAT | O_TRUNC, 0600);
     if (!strcmp(words[1], "linked")) linked();
     if (!strcmp(words[1], "queues")) queues();
+    if (!strcmp(words[1], "large")) large();
     if (!strcmp(words[1], "mapped")) mapped();
     return 0;
 }

@@ -25,9 +25,9 @@ int H5Dwrite(long set, long memory, long from, long to, long list, const void* b
     return MPI_File_write_at(set, to, buffer, 8, 0, NULL);
 }
 
-long io_submit(void* context, long count, void** blocks) {
+int io_submit(void* context, long count, void** blocks) {
     const long result = syscall(SYS_io_submit, context, count, blocks);
-    return result < 0 ? -errno : result;
+    return (int)(result < 0 ? -errno : result);
 }
 
 struct io_uring {

@@ -1,5 +1,6 @@
 """What programs do through libraries: MPI-IO, HDF5, libaio, liburing and mapped files."""
 
+import errno
 import re
 import shutil
 import subprocess
@@ -30,6 +31,23 @@ int main(void) {
     if (!a(file, 0) || !last(file, 16)) return 1;
     int (*b)(int, long) = dlsym(dlopen("./plugin_b.so", RTLD_NOW | RTLD_LOCAL), "run");
     return !b(file, 8);
+}
+"""
+# Its reference to the function leads to the recorder, which must find the way back.
+RING_PLUGIN = """
+struct io_uring { void* others[24]; unsigned flags; };
+int io_uring_submit(struct io_uring* ring) { return 7; }
+int run(void) {
+    unsigned mask = 0;
+    struct io_uring ring = {{0, 0, &mask}};
+    return io_uring_submit(&ring);
+}
+"""
+RING_PLUGINS = """
+#include <dlfcn.h>
+int main(void) {
+    int (*run)(void) = dlsym(dlopen("./ring.so", RTLD_NOW | RTLD_LOCAL), "run");
+    return run() != 7 || run() != 7;
 }
 """
 
@@ -98,22 +116,43 @@ def test_queued_operations_are_seen_counted_and_said(folder: Path, monkeypatch: 
     wanted = ("queued_read", "queued_write", "queued_sync", "submit")
     rows = recording.operations.select("kind", "offset", "size", "result", "buffers").rows()
     assert [(NAMES[kind], *rest) for kind, *rest in rows if NAMES[kind] in wanted] == [
+        ("submit", -1, 2, 2, 1),
         ("queued_write", 0, 4096, 4096, 1),
         ("queued_write", 4096, 128, 128, 2),
-        ("submit", -1, 2, 2, 1),
+        ("submit", -1, 2, 1, 1),
+        ("queued_write", 0, 4096, 4096, 1),  # the second one was refused
+        ("submit", -1, 1, -errno.EBADF, 1),
         ("queued_read", 5, 10, 10, 1),
         ("queued_write", 8192, 8192, 8192, 1),
         ("queued_sync", 0, 0, 0, 1),
         ("submit", -1, 3, 3, 1),
         ("submit", -1, 2, 2, 1),  # of a form that the recorder does not read
     ]
-    assert "5 operations went through libaio or io_uring" in notes
+    assert "6 operations went through libaio or io_uring" in notes
     assert (folder / "file").stat().st_size == 16384
+
+
+def test_large_entries_of_a_ring_are_read_as_such(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording, _ = record(folder, "io_libraries", "large", monkeypatch)
+    kinds = [NAMES[kind] for kind in recording.operations["kind"]]
+    assert [kind for kind in kinds if kind.startswith("queued")] == ["queued_write", "queued_sync"]
+
+
+def test_a_plug_in_with_liburing_of_its_own_gets_that_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text, words in (
+        ("ring.so", RING_PLUGIN, ("-shared", "-fPIC")),
+        ("io_rings", RING_PLUGINS, ()),
+    ):
+        (folder / "code.c").write_text(text)
+        subprocess.run(["gcc", "-O2", "-w", "-o", folder / name, folder / "code.c", *words], check=True)
+    record(folder, "io_rings", "own", monkeypatch)
 
 
 def test_mapped_files_are_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recording, notes = record(folder, "io_libraries", "mapped", monkeypatch)
-    assert "1.05 MB of 1 files were mapped" in notes
+    assert "1.05 MB of 1 file were mapped" in notes
     faults = re.search(r"\((\d+) page faults", notes)
     assert faults is not None
     assert int(faults[1]) >= 16
