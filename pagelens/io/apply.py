@@ -7,6 +7,7 @@ ROMIO by the file that its variable ROMIO_HINTS names.
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import re
 import subprocess
@@ -114,8 +115,16 @@ def become_applied(words: Sequence[str], advice: Advice) -> NoReturn:
 
 
 def written_files(recording: Recording) -> list[Path]:
-    """Return the files that a program wrote and that are still there, in the order of their paths."""
-    wrote = recording.regular.filter((pl.col("kind") == KINDS["write"]) & (pl.col("result") > 0))
+    """Return the files that a program wrote and that are still there, in the order of their paths.
+
+    Files that it mapped to write to them count, too: nobody sees whether it did.
+    """
+    kind, result = pl.col("kind"), pl.col("result")
+    moves = kind.is_in([KINDS[name] for name in ("write", "copy", "queued_write")]) & (result > 0)
+    resizes = kind.is_in([KINDS["truncate"], KINDS["allocate"]]) & (result >= 0)
+    writable = ((pl.col("flags") & mmap.MAP_SHARED) != 0) & ((pl.col("buffers") & mmap.PROT_WRITE) != 0)
+    maps = (kind == KINDS["mmap"]) & (result >= 0) & writable
+    wrote = recording.regular.filter(moves | resizes | maps)
     named = {Path(recording.header.files[number].path) for number in wrote["file"].unique().to_list()}
     return sorted(path for path in named if path.is_file())
 

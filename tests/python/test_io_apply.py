@@ -199,6 +199,21 @@ def test_the_files_of_a_comparison_are_those_that_were_written(tmp_path: Path) -
     for name in ("read", "written"):
         (tmp_path / name).touch()
     assert written_files(builder.build()) == [tmp_path / "written"]
+    ways = {
+        "copied": ("copy", {"result": 5}),
+        "queued": ("queued_write", {"result": 5}),
+        "cut": ("truncate", {"result": 0}),
+        "mapped": ("mmap", {"result": 4096, "flags": 1, "buffers": 3}),
+        "read-mapped": ("mmap", {"result": 4096, "flags": 1, "buffers": 1}),
+        "private": ("mmap", {"result": 4096, "flags": 2, "buffers": 3}),
+        "refused": ("mmap", {"result": -13, "flags": 1, "buffers": 3}),
+    }
+    for number, (name, (kind, columns)) in enumerate(ways.items(), 3):
+        (tmp_path / name).touch()
+        builder.file(str(tmp_path / name), file_system="ext4")
+        builder.add(kind, file=number, **columns)
+    expected = [tmp_path / name for name in ("copied", "cut", "mapped", "queued", "written")]
+    assert written_files(builder.build()) == expected
     assert isinstance(builder.build().operations, pl.DataFrame)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pagelens.cli.text.tables import table, wrap
+from pagelens.cli.text.tables import count_noun, table, wrap
 from pagelens.io import Compared
 from pagelens.units import format_time
 
@@ -27,11 +27,13 @@ def render_comparison(
     if saved is not None:
         rows.append(("saved, by the model", *saved))
     yield from table(_COLUMNS, [(title, _signed(cpu), _signed(wall)) for title, cpu, wall in rows], _WIDTHS)
-    yield from wrap(f"Measured: medians of {rounds} runs each way, in turn, beside whatever else runs here.")
+    runs = "one run" if rounds == 1 else f"medians of {rounds} runs"
+    yield from wrap(f"Measured: {runs} each way, in turn, beside whatever else runs here.")
     if saved is None and direct:
         yield from wrap("The program has no write that would be made direct.")
     equal = found.files - len(found.unequal) - len(found.unsteady)
-    yield from wrap(f"Of {found.files} files that the program wrote, {equal} have the same bytes both ways.")
+    written = f"{count_noun(found.files, 'file')} that the program wrote"
+    yield from wrap(f"Of {written}, {equal} {'has' if equal == 1 else 'have'} the same bytes both ways.")
     if found.unsteady:
         names = ", ".join(found.unsteady)
         yield from wrap(f"These differ from run to run even without the advice: {names}")
