@@ -38,12 +38,19 @@ class NodeMatrix:
     bandwidth: Mapping[int, tuple[float, ...]]  # bytes a second
     own_at_once: Mapping[int, float]  # bytes a second of each row, while all rows read their own memory
     other_at_once: Mapping[int, float]  # the same while each reads the next row's memory; empty for one row
+    cache_bytes: int = 0  # the most that the caches of a row hold
+
+    @property
+    def cached(self) -> bool:
+        """Whether so little memory is read that caches hold a large part of it."""
+        return self.size_bytes < 2 * self.cache_bytes
 
     def to_json(self) -> dict[str, Any]:
         """Return the matrix with times in seconds and rates in bytes a second."""
         return {
             "version": 1,
             "size_bytes": self.size_bytes,
+            "cache_bytes": self.cache_bytes,
             "columns": list(self.columns),
             "rows": [
                 {
@@ -64,18 +71,28 @@ def measure_nodes(
     repeats: int = REPEATS,
     report: Callable[[int, int], None] = lambda done, total: None,
     system: System | None = None,
+    whole: bool = False,
 ) -> NodeMatrix:
     """Measure the machine that this runs on, with `size` bytes of memory, by default beyond all caches.
 
-    Raises UsageError if a node does not have that much, Failure if its memory cannot be had.
+    Nodes whose processors this process may not use get no row. Raises UsageError if a node does not have that
+    much memory, or if the machine is to be measured `whole` and would lack a row; Failure if memory cannot be
+    had.
     """
     system = system or System()
     nodes = read_nodes(system)
     usable = os.sched_getaffinity(0)
+    lacking = [str(node.number) for node in nodes if node.cpus and not node.cpus & usable]
+    if whole and lacking:
+        raise UsageError(
+            f"--measure: this process may use no processor of node {', '.join(lacking)}; run it without "
+            "taskset, and in a job that has all nodes of the machine"
+        )
     cpus = {node.number: tuple(sorted(node.cpus & usable)) for node in nodes if node.cpus & usable}
     if not cpus:  # the kernel lists no nodes
         cpus = {nodes[0].number: tuple(sorted(usable))}
-    size = _size(system, nodes, cpus, size)
+    caches = max(_probes.last_level_bytes(of_node) for of_node in cpus.values())
+    size = _size(system, nodes, cpus, caches, size)
     columns = tuple(node.number for node in nodes)
     latency: dict[int, list[float]] = {node: [] for node in cpus}
     bandwidth: dict[int, list[float]] = {node: [] for node in cpus}
@@ -94,7 +111,7 @@ def measure_nodes(
     report(total - 1, total)
     other = _at_once(size, cpus, 1, repeats) if len(cpus) > 1 else {}
     report(total, total)
-    return NodeMatrix(cpus, columns, size, _rows(latency), _rows(bandwidth), own, other)
+    return NodeMatrix(cpus, columns, size, _rows(latency), _rows(bandwidth), own, other, caches)
 
 
 def _rows(found: Mapping[int, list[float]]) -> dict[int, tuple[float, ...]]:
@@ -102,12 +119,15 @@ def _rows(found: Mapping[int, list[float]]) -> dict[int, tuple[float, ...]]:
 
 
 def _size(
-    system: System, nodes: Sequence[NumaNode], cpus: Mapping[int, tuple[int, ...]], asked: int | None
+    system: System,
+    nodes: Sequence[NumaNode],
+    cpus: Mapping[int, tuple[int, ...]],
+    caches: int,
+    asked: int | None,
 ) -> int:
     """Return the bytes of memory to read: whole pages of 2 MiB, and a part for each processor."""
     free = min(_free_bytes(system, node) for node in nodes)
-    caches = max(_probes.last_level_bytes(of_node) for of_node in cpus.values())
-    size = asked or min(max(_TIMES_CACHES * caches, _LEAST_BYTES), _MOST_BYTES)
+    size = min(max(_TIMES_CACHES * caches, _LEAST_BYTES), _MOST_BYTES) if asked is None else asked
     size = -(-size // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
     if size > _MOST_SHARE * free:
         raise UsageError(

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -184,6 +184,35 @@ def test_matrices_fit_the_terminal(nodes: int) -> None:
     assert max(map(len, lines)) <= 80
     assert ("one NUMA node" in lines[0]) == (nodes == 1)
     assert len(re.findall(r"123\.4", " ".join(lines))) >= 2 * nodes * nodes
+
+
+def test_what_caches_hold_is_not_called_memory() -> None:
+    row, rate = {0: (1e-8,)}, {0: 1e11}
+    said = [
+        " ".join(render_numa(NodeMatrix({0: (0,)}, (0,), size * MIB, row, row, rate, {}, 32 * MIB)))
+        for size in (4, 63, 64)
+    ]
+    assert ["these are not the speeds of memory alone" in text for text in said] == [True, True, False]
+
+
+@pytest.mark.parametrize("size", ["", "0B"])
+def test_no_size_is_not_the_usual_size(
+    size: str, tmp_path: Path, pagelens: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = pagelens("measure", "numa", "--size", size, "-o", tmp_path / "out")
+    assert done.returncode == 2
+    assert "size" in done.stderr
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_a_whole_machine_is_not_measured_from_a_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = here_as_two_nodes(tmp_path)
+    first = min(os.sched_getaffinity(0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {first})
+    with pytest.raises(UsageError, match="no processor of node 1; run it without taskset"):
+        measure_nodes(4 * MIB, 1, system=system, whole=True)
 
 
 def test_the_command(tmp_path: Path) -> None:

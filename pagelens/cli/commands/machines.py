@@ -168,7 +168,7 @@ def _measure(found: Description, root: Path, output: Path) -> None:
         found.sections.setdefault(section, {}).update(values)
     if machine.numa is not None:
         with progress_bar(False, "pairs of nodes") as progress:
-            matrix = measure_nodes(report=progress)
+            matrix = measure_nodes(report=progress, whole=True)
         found.sections |= with_measured_nodes(
             found.sections, matrix.columns, matrix.latency_s, matrix.bandwidth
         )

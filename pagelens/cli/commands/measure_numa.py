@@ -37,7 +37,7 @@ def measure_numa(
     """
     with claim_directory(output or OUTPUT / "measure-numa") as directory:
         with progress_bar(quiet, "pairs") as progress:
-            found = measure_nodes(parse_size(size) if size else None, repeats, progress)
+            found = measure_nodes(None if size is None else parse_size(size), repeats, progress)
         text = json.dumps(found.to_json(), indent=1)
         if as_json:
             typer.echo(text)

@@ -20,6 +20,12 @@ def render_numa(found: NodeMatrix) -> Iterator[str]:
     yield ""
     yield from _matrix("GB/s", found, {node: _scaled(row, 1e-9) for node, row in found.bandwidth.items()})
     yield ""
+    if found.cached:
+        yield from wrap(
+            f"The caches of a node hold {format_size(found.cache_bytes)}, so these are not the speeds of "
+            f"memory alone. Name a --size of at least {format_size(2 * found.cache_bytes)}."
+        )
+        yield ""
     for title, rates in (("its own", found.own_at_once), ("the next node's", found.other_at_once)):
         if rates:
             each = ", ".join(f"{rate * 1e-9:.1f}" for rate in rates.values())
