@@ -1,5 +1,6 @@
 """The command line: it routes to the commands, and turns our errors into one line and an exit status."""
 
+import errno
 import importlib
 import io
 import logging
@@ -18,6 +19,8 @@ from pagelens.interrupts import ending_at_once
 
 FOLDER = Path(__file__).parent / "commands"
 _HEAD = re.compile(r'"""`pagelens (?P<name>[a-z-]+)`: (?P<line>.*?\.)(""")?')
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 ORDER = ("trace", "explain", "place")  # shown first in the list of commands; the rest follow by name
 
@@ -128,6 +131,14 @@ def main() -> None:
         print(
             f"pagelens: {error.path} may not be executed, as its file system is mounted noexec; install "
             "pagelens into a folder elsewhere, with python3 -m venv FOLDER",
+            file=sys.stderr,
+        )
+        status = 1
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        print(
+            f"pagelens: output cannot be written ({error.strerror}); make room, or write it elsewhere",
             file=sys.stderr,
         )
         status = 1

@@ -59,6 +59,21 @@ def test_a_full_file_system_at_the_lock_is_one_line(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("words", [("machines",), ("--help",), ("trace-info", str(GOLDEN))])
+def test_a_full_disk_beneath_standard_output_is_one_line(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "pagelens", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
 def test_matplotlibs_cache_is_no_warning_of_ours() -> None:
     program = """
 import sys
