@@ -39,6 +39,7 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
     struct {
         const void *from, *inside; /* at the last call */
         function* next;
+        unsigned long long unloaded; /* libraries by then */
     } last[CALLER_COUNT];
 } own;
 
@@ -76,13 +77,28 @@ void* next_function(const char* name, const void* from, const void* wrapper) {
     return found;
 }
 
+static int first_library(struct dl_phdr_info* info, size_t size, void* unloaded) {
+    (void)size;
+    *(unsigned long long*)unloaded = info->dlpi_subs;
+    return 1; /* the count is the same in all */
+}
+
+unsigned long long libraries_unloaded(void) {
+    unsigned long long unloaded = 0;
+    dl_iterate_phdr(first_library, &unloaded);
+    return unloaded;
+}
+
 static function* next_of(enum caller caller, const void* from, const void* wrapper) {
-    const bool known = own.last[caller].from == from && own.last[caller].inside == own.inside;
+    const unsigned long long unloaded = libraries_unloaded();
+    const bool known = own.last[caller].from == from && own.last[caller].inside == own.inside &&
+                       own.last[caller].unloaded == unloaded;
     if (known) return own.last[caller].next;
     const int saved_errno = errno;
     own.last[caller].next = as_function(next_function(NAMES[caller], from, wrapper));
     own.last[caller].from = from;
     own.last[caller].inside = own.inside;
+    own.last[caller].unloaded = unloaded;
     errno = saved_errno;
     return own.last[caller].next;
 }

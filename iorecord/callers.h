@@ -30,4 +30,8 @@ uint8_t caller_now(void);
  * is `wrapper`. NULL: no library has one. */
 void* next_function(const char* name, const void* from, const void* wrapper);
 
+/* How many libraries the process has unloaded. Another one may get the addresses of one that is
+ * gone, so what next_function() found holds only until then. */
+unsigned long long libraries_unloaded(void);
+
 #endif

@@ -177,18 +177,22 @@ enum { MOST_CALLS = 16 }; /* whose functions a thread remembers */
 THREAD_LOCAL struct {
     const void *from, *wrapper;
     void* next;
+    unsigned long long unloaded; /* libraries by then */
 } known_calls[MOST_CALLS];
 
 /* Finds the caller's function, which may be its own: plug-ins have liburing linked into them. */
 static void* liburing(const char* name, const void* from, const void* wrapper) {
     const unsigned place = (unsigned)((uintptr_t)from >> 2) % MOST_CALLS;
-    if (known_calls[place].from == from && known_calls[place].wrapper == wrapper)
+    const unsigned long long unloaded = libraries_unloaded();
+    if (known_calls[place].from == from && known_calls[place].wrapper == wrapper &&
+        known_calls[place].unloaded == unloaded)
         return known_calls[place].next;
     const int saved_errno = errno;
     void* next = next_function(name, from, wrapper);
     known_calls[place].from = from;
     known_calls[place].wrapper = wrapper;
     known_calls[place].next = next;
+    known_calls[place].unloaded = unloaded;
     errno = saved_errno;
     return next;
 }

@@ -36,18 +36,28 @@ int main(void) {
 # Its reference to the function leads to the recorder, which must find the way back.
 RING_PLUGIN = """
 struct io_uring { void* others[24]; unsigned flags; };
-int io_uring_submit(struct io_uring* ring) { return 7; }
+int io_uring_submit(struct io_uring* ring);
 int run(void) {
     unsigned mask = 0;
     struct io_uring ring = {{0, 0, &mask}};
     return io_uring_submit(&ring);
 }
+#ifdef AFTER /* the function lies elsewhere, and run() where it is in the other plug-in */
+int other(void) { return 0; }
+#endif
+int io_uring_submit(struct io_uring* ring) { return ANSWER; }
 """
+# The second plug-in gets the addresses of the first one, which is gone.
 RING_PLUGINS = """
 #include <dlfcn.h>
 int main(void) {
-    int (*run)(void) = dlsym(dlopen("./ring.so", RTLD_NOW | RTLD_LOCAL), "run");
-    return run() != 7 || run() != 7;
+    void* first = dlopen("./ring_first.so", RTLD_NOW | RTLD_LOCAL);
+    int (*run)(void) = dlsym(first, "run"), (*again)(void);
+    if (run() != 7 || run() != 7) return 1;
+    dlclose(first);
+    again = dlsym(dlopen("./ring_second.so", RTLD_NOW | RTLD_LOCAL), "run");
+    if (again != run) return 2; /* the test shows nothing */
+    return again() == 8 ? 0 : 3;
 }
 """
 
@@ -140,8 +150,10 @@ def test_large_entries_of_a_ring_are_read_as_such(folder: Path, monkeypatch: pyt
 def test_a_plug_in_with_liburing_of_its_own_gets_that_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shared = ("-shared", "-fPIC", "-fno-toplevel-reorder")
     for name, text, words in (
-        ("ring.so", RING_PLUGIN, ("-shared", "-fPIC")),
+        ("ring_first.so", RING_PLUGIN, (*shared, "-DANSWER=7")),
+        ("ring_second.so", RING_PLUGIN, (*shared, "-DANSWER=8", "-DAFTER")),
         ("io_rings", RING_PLUGINS, ()),
     ):
         (folder / "code.c").write_text(text)
