@@ -91,8 +91,13 @@ engine: $(STAMPS)/python
 	@rm -f $(STAMPS)/package
 	@$(MAKE) $(STAMPS)/package
 
-demo: $(STAMPS)/package $(STAMPS)/debian-run examples
+demo: $(STAMPS)/debian-demo $(STAMPS)/package examples
 	@scripts/demo
+
+# All that a first demo needs, so that apt-get looks for news once.
+$(STAMPS)/debian-demo: scripts/setup
+	@scripts/setup debian build run
+	@mkdir -p $(@D) && touch $@
 
 test: test-cpp test-python
 

@@ -32,9 +32,9 @@ namespace pagelens {
 
 namespace {
 
-using Shape = std::pair<std::uint32_t, std::uint32_t>;  // sets, ways
+using SetsAndWays = std::pair<std::uint32_t, std::uint32_t>;  // sets, ways
 
-Shape pair_of(CacheShape shape) { return {shape.sets, shape.ways}; }
+SetsAndWays pair_of(CacheShape shape) { return {shape.sets, shape.ways}; }
 
 const char* name_of(ObjectOrigin::Kind kind) {
     switch (kind) {
@@ -329,7 +329,7 @@ void register_accesses(nb::module_& m) {
         .def_prop_ro(
             "exact_for",
             [](const TraceReader& t) {
-                std::vector<Shape> shapes;
+                std::vector<SetsAndWays> shapes;
                 for (const CacheShape& shape : t.header().exact_for)
                     shapes.push_back(pair_of(shape));
                 return shapes;
@@ -358,7 +358,7 @@ void register_accesses(nb::module_& m) {
         .def_prop_ro("threads", [](const TraceReader& t) { return t.threads().size(); })
         .def(
             "is_exact_for",
-            [](const TraceReader& t, Shape l1) {
+            [](const TraceReader& t, SetsAndWays l1) {
                 return is_exact_for(t.header(), {l1.first, l1.second});
             },
             "l1"_a)

@@ -26,7 +26,7 @@ using namespace nb::literals;
 namespace pagelens {
 namespace {
 
-using Table = nb::ndarray<nb::numpy, std::uint64_t>;
+using CountTable = nb::ndarray<nb::numpy, std::uint64_t>;
 
 // [rows][width] from width values a row.
 template <class Row, class Values>
@@ -34,7 +34,7 @@ nb::object table_of(const std::vector<Row>& rows, std::size_t width, const Value
     auto data = std::make_unique<std::uint64_t[]>(rows.size() * width);
     std::uint64_t* next = data.get();
     for (const Row& row : rows) next = std::ranges::copy(values(row), next).out;
-    return nb::cast(owned<Table>(std::move(data), {rows.size(), width}));
+    return nb::cast(owned<CountTable>(std::move(data), {rows.size(), width}));
 }
 
 using Placing = std::shared_ptr<const NumaPlacing>;

@@ -20,7 +20,7 @@ namespace pagelens {
 
 namespace {
 
-using Table = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using OpTable = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Fetch = nb::ndarray<const float, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using Blocks = std::vector<std::vector<std::uint32_t>>;
 
@@ -58,7 +58,7 @@ CodeInstruction instruction_of(const std::int64_t* row) {
     return one;
 }
 
-Code code_of(const Table& table, const Input<std::uint64_t>& begin,
+Code code_of(const OpTable& table, const Input<std::uint64_t>& begin,
              const Input<std::uint64_t>& address, const Input<std::uint64_t>& bytes) {
     const std::size_t blocks = address.size();
     if (table.shape(1) != column_count || begin.size() != blocks + 1 || bytes.size() != blocks)
@@ -88,7 +88,7 @@ void register_pipeline(nb::module_& m) {
     nb::class_<Code>(m, "Code", "Decoded blocks of instructions (core/machine/pipeline.hpp).")
         .def(
             "__init__",
-            [](Code* code, const Table& table, const Input<std::uint64_t>& begin,
+            [](Code* code, const OpTable& table, const Input<std::uint64_t>& begin,
                const Input<std::uint64_t>& address, const Input<std::uint64_t>& bytes) {
                 new (code) Code(code_of(table, begin, address, bytes));
             },

@@ -22,7 +22,7 @@ namespace pagelens {
 namespace {
 
 using Sizes = Input<std::uint8_t>;
-using Shape = std::pair<std::uint32_t, std::uint32_t>;  // entries, ways
+using EntriesAndWays = std::pair<std::uint32_t, std::uint32_t>;  // entries, ways
 
 // The core checks each of them.
 std::span<const PageSize> sizes_of(const Sizes& sizes) {
@@ -30,7 +30,7 @@ std::span<const PageSize> sizes_of(const Sizes& sizes) {
     return {reinterpret_cast<const PageSize*>(sizes.data()), sizes.size()};
 }
 
-TlbShape shape_of(Shape shape) { return {shape.first, shape.second}; }
+TlbShape shape_of(EntriesAndWays shape) { return {shape.first, shape.second}; }
 
 void register_page_tables(nb::module_& m) {
     nb::enum_<PageSize>(m, "PageSize", nb::is_arithmetic())
@@ -89,8 +89,8 @@ void register_tlb(nb::module_& m) {
     nb::class_<TlbForm::Array>(m, "TlbArray", "One array of a TLB (core/machine/tlb.hpp).")
         .def(
             "__init__",
-            [](TlbForm::Array* array, unsigned level, Shape shape, bool folded, BySize holds,
-               BySize pieces, bool directory) {
+            [](TlbForm::Array* array, unsigned level, EntriesAndWays shape, bool folded,
+               BySize holds, BySize pieces, bool directory) {
                 new (array)
                     TlbForm::Array{level, shape_of(shape), folded, holds, pieces, directory};
             },
@@ -100,8 +100,8 @@ void register_tlb(nb::module_& m) {
     nb::class_<Tlb>(m, "Tlb", "A core's data TLB (core/machine/tlb.hpp).")
         .def(
             "__init__",
-            [](Tlb* tlb, std::vector<TlbForm::Array> arrays, Shape pde, Shape pdpte, Shape pml4e,
-               bool ideal) {
+            [](Tlb* tlb, std::vector<TlbForm::Array> arrays, EntriesAndWays pde,
+               EntriesAndWays pdpte, EntriesAndWays pml4e, bool ideal) {
                 new (tlb) Tlb({std::move(arrays),
                                {TlbShape{}, shape_of(pde), shape_of(pdpte), shape_of(pml4e)},
                                ideal});

@@ -15,7 +15,7 @@ namespace pagelens::probes {
 namespace {
 
 constexpr std::uint32_t most_small_pages = 512;  // in a piece
-constexpr std::size_t whole[] = {0};             // one array
+constexpr std::size_t one_array[] = {0};
 
 std::size_t bounded(std::size_t bytes, Pages pages) {
     if (!from_pool(pages)) return bytes;
@@ -32,7 +32,7 @@ Ballast::Ballast(std::size_t bytes, Pages pages, std::span<const int> cpus, doub
     }
     const std::size_t wanted = bounded(bytes, pages);
     if (wanted == 0 && from_pool(pages)) return;
-    memory_.emplace(wanted, pages, cpus, whole);
+    memory_.emplace(wanted, pages, cpus, one_array);
     held_ = memory_->bytes();
     Random random(seed, 0, 0, Stream::ballast);
     const std::size_t unit = unit_bytes(pages);

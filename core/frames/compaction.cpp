@@ -6,7 +6,6 @@ namespace pagelens {
 namespace {
 
 constexpr std::uint32_t cluster_pages = 32;  // COMPACT_CLUSTER_MAX
-constexpr std::uint32_t pageblock_frames = 1u << pageblock_order;
 
 class ZoneCompaction {
   public:

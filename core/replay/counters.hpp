@@ -13,6 +13,9 @@
 
 namespace pagelens {
 
+inline constexpr std::uint16_t page_clearing =
+    0;  // the kernel's object: cleared pages, page tables
+
 enum class Component : std::uint8_t {
     l2_accesses,         // lines that reach the level below L1 (non-temporal stores not counted)
     l2_misses,           // of these, fetched from the memory side

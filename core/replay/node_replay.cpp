@@ -16,7 +16,6 @@ namespace pagelens {
 namespace {
 
 constexpr std::uint16_t never_owned = 0xffff;
-constexpr std::uint16_t page_clearing = 0;  // the kernel's object, of page tables too
 // Lines that go through the caches, and what they ask of memory through DRAM, at a time. DRAM
 // begins each time when the lines before are all there, so many; and so few that they stay in the
 // host's caches.

@@ -14,7 +14,6 @@
 namespace pagelens {
 namespace {
 
-constexpr std::uint16_t page_clearing = 0;  // the kernel's object
 constexpr std::uint32_t most_cores = 65535;
 
 void require(bool holds, const std::string& message) {
