@@ -140,7 +140,7 @@ void RankPages::give_back(std::uint32_t first, std::uint64_t count) {
             if (in_large_page(block, rank)) continue;
             std::uint32_t& frame = frame_of(page, rank);
             population_.remove(frame);
-            source_->free({rank, small_order}, Frame(frame));
+            source_->free({cpu_of(rank), small_order}, Frame(frame));
             frame = none;
         }
         if (block != none && --blocks_[block].mapped == 0) close_block(block);
@@ -149,8 +149,8 @@ void RankPages::give_back(std::uint32_t first, std::uint64_t count) {
 
 Frame RankPages::take_frame(std::uint32_t rank) {
     give_back();
-    const std::uint32_t cpu = numa_ == nullptr ? rank : numa_->cpus[rank * threads_];
-    const auto given = source_->alloc({.cpu = cpu, .type = MigrateType::unmovable, .rank = rank});
+    const auto given =
+        source_->alloc({.cpu = cpu_of(rank), .type = MigrateType::unmovable, .rank = rank});
     if (!given) out_of_memory();
     return *given;
 }
@@ -162,7 +162,7 @@ void RankPages::close_block(std::uint32_t block) {
         std::uint32_t& large = large_[std::size_t{block} * ranks_ + rank];
         if (large == none) continue;
         for (std::uint32_t i = 0; i < 1u << order_; ++i) population_.remove(large + i);
-        source_->free({rank, order_}, Frame(large));
+        source_->free({cpu_of(rank), order_}, Frame(large));
         large = none;
         for (const std::uint32_t page : pages) frame_of(page, rank) = none;
     }

@@ -125,6 +125,11 @@ class RankPages {
         if (!leaving_.empty()) give_back_all();
     }
     void give_back_all();
+    // The CPU of the rank's first thread, which asks for and gives back what no thread is named
+    // for.
+    [[nodiscard]] std::uint32_t cpu_of(std::uint32_t rank) const {
+        return numa_ == nullptr ? rank : numa_->cpus[rank * threads_];
+    }
     void give_back(std::uint32_t first, std::uint64_t count);
     template <class Cleared>
     void open_block(std::uint32_t block, std::uint32_t page, Cleared&& cleared, unsigned thread);
