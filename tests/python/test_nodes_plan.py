@@ -47,30 +47,31 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def explained(program: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+def traced(program: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A trace of as many threads as the machine has cores, and the name of the array."""
+    trace = tmp_path_factory.mktemp("traced") / "app.trace"
+    pl.record([program, "36", "16"], trace, progress=False)
+    return trace, max(pl.trace(trace).objects, key=lambda known: known.bytes).name
+
+
+@pytest.fixture(scope="module")
+def explained(traced: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """The folder of an explanation, what it printed, and the name of the array."""
     folder = tmp_path_factory.mktemp("explained")
     (folder / "small.toml").write_text(MACHINE)
-    pl.record([program, "36", "16"], folder / "app.trace", progress=False)
-    array = max(pl.trace(folder / "app.trace").objects, key=lambda known: known.bytes).name
+    trace, array = traced
+    words = ["explain", str(trace), "--machine", str(folder / "small.toml"), "--nodes", "1"]
+    words += ["--history", "boot; run", "--policies", f"aged,touch:{array},interleave:{array}"]
+    printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
-        words = [
-            "explain",
-            str(folder / "app.trace"),
-            "--machine",
-            str(folder / "small.toml"),
-            "--nodes",
-            "1",
-        ]
-        words += ["--history", "boot; run", "--policies", f"aged,touch:{array},interleave:{array}"]
         patch.setattr(sys, "argv", ["pagelens", *words, "-o", str(folder / "out")])
-        printed = io.StringIO()
         with contextlib.redirect_stdout(printed), pytest.raises(SystemExit) as ended:
             main()
-        assert not ended.value.code
+    assert not ended.value.code
     return folder / "out", printed.getvalue(), array
 
 
+@pytest.mark.long
 def test_the_remedy_for_an_object_is_written_as_a_plan(explained: tuple[Path, str, str]) -> None:
     folder, printed, array = explained
     plan = read_plan(folder / NAME)
@@ -81,17 +82,17 @@ def test_the_remedy_for_an_object_is_written_as_a_plan(explained: tuple[Path, st
     assert f"Apply interleave:{array} with `pagelens run --plan {folder / NAME}" in said.replace("` ", "`")
 
 
-def test_an_object_without_a_site_has_no_plan(explained: tuple[Path, str, str]) -> None:
-    workload = pl.trace(explained[0].parent / "app.trace")
+def test_an_object_without_a_site_has_no_plan(traced: tuple[Path, str]) -> None:
+    workload = pl.trace(traced[0])
     machine = load_machine("skx-6140-2s")
     assert build_nodes_plan(workload, machine, "interleave", "no such object") is None
     assert build_nodes_plan(workload, machine, "interleave", workload.objects[0].name) is None
 
 
-def test_weighted_takes_the_memories_without_cores_too(explained: tuple[Path, str, str]) -> None:
-    workload = pl.trace(explained[0].parent / "app.trace")
+def test_weighted_takes_the_memories_without_cores_too(traced: tuple[Path, str]) -> None:
+    workload = pl.trace(traced[0])
     for kind, nodes in (("interleave", [0, 1, 2, 3]), ("weighted", [0, 1, 2, 3, 4])):
-        plan = build_nodes_plan(workload, load_machine("genoa-9224-2s-cxl"), kind, explained[2])
+        plan = build_nodes_plan(workload, load_machine("genoa-9224-2s-cxl"), kind, traced[1])
         assert plan is not None
         assert plan.objects[0].nodes == nodes
 
