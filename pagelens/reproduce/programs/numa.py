@@ -19,7 +19,8 @@ from pagelens.machine import Machine
 from pagelens.replay import Simulation
 from pagelens.reproduce.context import StudyContext
 
-SHRUNK = 64  # the factor of caches and memories
+SHRUNK = 64  # the factor of memories, L2s and snoop filters
+L3_SHRUNK = (64, 256)  # that of L3s; at quick scale
 FEWEST_SETS = 64  # of a cache: those of a page's lines
 TIMES_CACHES = (3, 2)  # the size of all arrays, over that of all caches; at quick scale
 LEAST_BYTES = (24 << 20, 8 << 20)
@@ -92,7 +93,8 @@ def rates(context: StudyContext, cases: Mapping[str, Case]) -> Mapping[str, Rate
 
 def _rate(context: StudyContext, case: Case) -> Rate:
     least = context.pick(*LEAST_BYTES)
-    machine, caches = _smaller(context.machine(case.machine), least // 4 if case.beyond_fast else None)
+    fast = least // 4 if case.beyond_fast else None
+    machine, caches = _smaller(context.machine(case.machine), fast, context.pick(*L3_SHRUNK))
     size = max(least, context.pick(*TIMES_CACHES) * caches)
     threads = case.threads or machine.cores.count.value
     simulation = Simulation(DeclaredWorkload("numa", case.loop.loops(size), threads), machine, 1)
@@ -114,7 +116,7 @@ def _initialise(array: str, alone: bool) -> Sweep:
     return Sweep("initialise", INSTRUCTIONS, (Stream(array, Kind.write, walk=walk),), first_touch=True)
 
 
-def _smaller(machine: Machine, fast_bytes: int | None) -> tuple[Machine, int]:
+def _smaller(machine: Machine, fast_bytes: int | None, l3_shrunk: int) -> tuple[Machine, int]:
     """Return the machine with small caches and memories, and the bytes of all of its caches.
 
     `fast_bytes` are what its fast memory keeps, if that shrinks.
@@ -128,7 +130,7 @@ def _smaller(machine: Machine, fast_bytes: int | None) -> tuple[Machine, int]:
     changes: dict[str, object] = {"l2.size": f"{l2} B"}
     caches = l2 * cores // machine.l2.shared_by.value
     if machine.l3 is not None:
-        l3 = machine.l3.size.value // SHRUNK
+        l3 = machine.l3.size.value // l3_shrunk
         changes["l3.size"] = f"{l3} B"
         caches += l3 * cores // (machine.l3.shared_by.value if machine.l3.shared_by is not None else cores)
     if machine.snoop_filter is not None:
