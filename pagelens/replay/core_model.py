@@ -55,13 +55,15 @@ class CoreModel:
         ]
         every = _spread(whole, MOST_SAMPLES)
         self._fetch = fetch_cycles(code, whole, self._weights[whole], machine)
+        # Cycles of samples by all that decides them. Phases share samples with the whole run, and every
+        # placement asks for the same few cores.
+        self._taken: dict[tuple[str, int, int, bytes], float] = {}
         of_all = self._of(every) if every else None
         found = [self._of(of_phase) if of_phase else of_all for of_phase in chosen]
         assert of_all is not None
         rows = [row if row is not None else of_all for row in found]
         self.times = CoreTimes(*(np.asarray(column) for column in zip(*rows, strict=True)))
         self._few = _spread(every, OF_CHANGE)
-        self._cycles_of_few: dict[str, float] = {}  # by core: every run asks for the same few cores
 
     def on(self, changed: Machine) -> CoreTimes:
         """Return the times with another value of the machine.
@@ -70,15 +72,8 @@ class CoreModel:
         """
         if _same_core(changed, self._machine):
             return self.times
-        ratio = self._of_few(changed) / self._of_few(self._machine)
+        ratio = self._cycles(self._few, changed) / self._cycles(self._few, self._machine)
         return replace(self.times, cycles=self.times.cycles * ratio)
-
-    def _of_few(self, machine: Machine) -> float:
-        assert machine.pipeline is not None
-        core = f"{machine.cores.instructions_per_cycle.value} {machine.pipeline.model_dump_json()}"
-        if core not in self._cycles_of_few:
-            self._cycles_of_few[core] = self._cycles(self._few, machine)
-        return self._cycles_of_few[core]
 
     def _of(self, samples: Sequence[int]) -> tuple[float, float, list[float], list[float], list[list[float]]]:
         """Return the fields of CoreTimes from some samples."""
@@ -126,23 +121,25 @@ class CoreModel:
         A `share` of the `slow` accesses takes `extra` cycles more.
         """
         assert machine.pipeline is not None
-        width = max(1, round(machine.cores.instructions_per_cycle.value))
-        shape = machine.pipeline.shape(width)
+        core = f"{machine.cores.instructions_per_cycle.value} {machine.pipeline.model_dump_json()}"
+        shape = machine.pipeline.shape(max(1, round(machine.cores.instructions_per_cycle.value)))
         total = 0.0
         for s in samples:
             sample = self._code.samples[s]
             kept = np.flatnonzero(slow[s] & _drawn(sample.line, share)) if slow is not None else _NONE
-            taken = _core.pipeline_cycles(
-                self._code.code,
-                sample.blocks,
-                self._foreseen[s],
-                self._fetch,
-                sample.block[kept],
-                sample.instruction[kept],
-                np.full(len(kept), extra, dtype=np.uint32),
-                shape,
-            )
-            total += taken / sample.instructions * self._weights[s]
+            key = (core, s, extra if len(kept) else 0, kept.tobytes())
+            if key not in self._taken:
+                self._taken[key] = _core.pipeline_cycles(
+                    self._code.code,
+                    sample.blocks,
+                    self._foreseen[s],
+                    self._fetch,
+                    sample.block[kept],
+                    sample.instruction[kept],
+                    np.full(len(kept), extra, dtype=np.uint32),
+                    shape,
+                )
+            total += self._taken[key] / sample.instructions * self._weights[s]
         return float(total / self._weights[samples].sum())
 
 

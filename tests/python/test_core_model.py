@@ -3,11 +3,13 @@
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
 from traced_program import GOLDEN, traced_c
 
+from pagelens import _core
 from pagelens.accesses.instructions import SampledRun, decode
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.machine import CoreTimes, load_machine, modelled_times
@@ -134,8 +136,24 @@ def test_a_core_with_another_value_is_followed_once(monkeypatch: pytest.MonkeyPa
     )
     first = model.on(changed)
     assert first.cycles[0] > 1.2 * model.times.cycles[0]
-    monkeypatch.setattr(model, "_cycles", None)
+    monkeypatch.setattr(_core, "pipeline_cycles", None)
     assert model.on(changed).cycles.tolist() == first.cycles.tolist()
+
+
+def test_no_sample_is_followed_twice_with_the_same_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phase has samples that stand for the whole run, too."""
+    workload = traced(SORTED)
+    follow, followed = _core.pipeline_cycles, []
+
+    def noted(code: _core.Code, blocks: list[int], *rest: Any) -> float:
+        *_, slow_block, slow_instruction, slow_cycles, _shape = rest
+        misses = (slow_block.tobytes(), slow_instruction.tobytes(), slow_cycles.tobytes())
+        followed.append((id(blocks), *misses))
+        return follow(code, blocks, *rest)
+
+    monkeypatch.setattr(_core, "pipeline_cycles", noted)
+    assert core_model(workload.samples, len(workload.phases), MACHINE) is not None
+    assert len(set(followed)) == len(followed) > 0
 
 
 def test_a_trace_without_samples_has_the_constants() -> None:
