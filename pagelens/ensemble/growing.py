@@ -1,5 +1,6 @@
 """An ensemble that grows in rounds, until its judge has seen enough."""
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
@@ -47,7 +48,7 @@ class GrowingEnsemble:
         self._attributed = attributed if of_piece.simulation.attribution_replays else 0
         self._numbers = {name: number for number, name in enumerate(of_piece.policies)}
         self._baseline = baseline_of(of_piece.policies)
-        self._looked = time.monotonic()
+        self._looked = -math.inf  # the first node is shown at once
 
     def grow(self, nodes: int, judge: Judge | None) -> Ensemble:
         """Grow to `nodes` nodes under each policy, or to as few as the judge wants.
@@ -87,9 +88,10 @@ class GrowingEnsemble:
         def report(done: int, total: int) -> None:
             if self._progress is not None:
                 self._progress(done, total)
-            if self._look is not None and time.monotonic() - self._looked > LOOK_S:
-                if (found := self._complete(counts, attributed)) is not None:
-                    self._look(found)
+            if self._look is None or time.monotonic() - self._looked <= LOOK_S:
+                return
+            if (found := self._complete(counts, attributed)) is not None:
+                self._look(found)
                 self._looked = time.monotonic()
 
         pieces = self._pieces(counts, attributed)

@@ -128,6 +128,17 @@ def test_a_rerun_reads_what_is_there_and_adds_nodes(tmp_path: Path) -> None:
     assert more.tables.placements["node"].unique().sort().to_list() == [0, 1, 2]
 
 
+def test_the_first_node_is_shown_as_soon_as_it_is_done(tmp_path: Path) -> None:
+    workload, chosen = declared("stream-triad", 48 * MIB, 4), {"contiguous": policies["contiguous"]}
+    seen: list[int] = []
+    with ThreadPoolExecutor(1) as pool:
+        run_ensemble(
+            workload, Scaled(small(), 1, 1 / 256), chosen, 2, 1, tmp_path, executor=pool,
+            look=lambda found: seen.append(found.nodes),
+        )  # fmt: skip
+    assert seen[:2] == [0, 1]  # the bounds come before any node
+
+
 def test_ctrl_c_stops_replays_and_keeps_whole_nodes(tmp_path: Path) -> None:
     def interrupt(done: int, total: int) -> None:
         if done == 1:
