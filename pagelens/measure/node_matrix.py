@@ -126,13 +126,17 @@ def _size(
     asked: int | None,
 ) -> int:
     """Return the bytes of memory to read: whole pages of 2 MiB, and a part for each processor."""
-    free = min(_free_bytes(system, node) for node in nodes)
+    most = _MOST_SHARE * min(_free_bytes(system, node) for node in nodes)
     size = min(max(_TIMES_CACHES * caches, _LEAST_BYTES), _MOST_BYTES) if asked is None else asked
+    if asked is None and 2 * caches <= most < size:  # still memory rather than caches
+        size = int(most) // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
     size = -(-size // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
-    if size > _MOST_SHARE * free:
+    if size > most:
+        name = "the memory to read" if asked is None else "--size"
+        remedy = "free some of its memory, such as its page cache" if asked is None else "read less"
         raise UsageError(
-            f"--size {format_size(size)}: at most {format_size(_MOST_SHARE * free)}, half of what is free on "
-            "the fullest node; read less"
+            f"{name} {format_size(size)}: at most {format_size(most)}, half of what is free on the fullest "
+            f"node; {remedy}"
         )
     least = FRAME_BYTES * max(len(of_node) for of_node in cpus.values())
     if size < least:

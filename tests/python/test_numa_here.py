@@ -195,6 +195,25 @@ def test_what_caches_hold_is_not_called_memory() -> None:
     assert ["these are not the speeds of memory alone" in text for text in said] == [True, True, False]
 
 
+@pytest.mark.parametrize(
+    ("cache", "expected"), [(16 * MIB, 64 * MIB), (100 * MIB, 256 * MIB), (200 * MIB, None)]
+)
+def test_the_usual_size_is_what_a_full_node_has_room_for(
+    cache: int, expected: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Read(Exception):
+        pass
+
+    def memory(node: int, size: int, cpu: int, several: bool) -> None:
+        raise Read(size)
+
+    monkeypatch.setattr(node_matrix._probes, "last_level_bytes", lambda _: cache)
+    monkeypatch.setattr(node_matrix, "_memory_on", memory)
+    refused = UsageError if expected is None else Read
+    with pytest.raises(refused, match="free some of its memory" if expected is None else str(expected)):
+        measure_nodes(system=here_as_two_nodes(tmp_path))
+
+
 @pytest.mark.parametrize("size", ["", "0B"])
 def test_no_size_is_not_the_usual_size(
     size: str, tmp_path: Path, pagelens: Callable[..., subprocess.CompletedProcess[str]]
