@@ -133,6 +133,8 @@ class Recording:
 def read_recording(path: Path) -> Recording:
     """Read a file. Raises UsageError if it is damaged, or is no recording."""
     try:
+        if path.is_char_device():  # it may never end
+            raise UsageError(f"recording: {path} is a device; name a {SUFFIX} file")
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"recording: cannot read {path} ({error.strerror}); name a {SUFFIX} file") from None

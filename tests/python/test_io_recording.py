@@ -18,7 +18,7 @@ from pagelens.errors import UsageError
 from pagelens.io.importers.strace import read_strace
 from pagelens.io.kinds import BEGIN, FILE, KINDS, NAMES, TEXT
 from pagelens.io.raw_log import MAGIC, RECORD, parse_raw_log
-from pagelens.io.recording import COLUMNS, File, Header, Recording, parse_recording
+from pagelens.io.recording import COLUMNS, File, Header, Recording, parse_recording, read_recording
 from pagelens.io.resolve import resolve
 
 O_APPEND = 0o2000
@@ -284,3 +284,8 @@ def _written() -> bytes:
 
 
 WRITTEN = _written()
+
+
+def test_a_device_without_end_is_no_recording() -> None:
+    with pytest.raises(UsageError, match="/dev/zero is a device"):
+        read_recording(Path("/dev/zero"))
