@@ -117,6 +117,17 @@ def test_what_was_measured_replaces_both_matrices(tmp_path: Path) -> None:
     assert machine.ddr.latency.value == pytest.approx(80e-9)
 
 
+def test_memory_without_processors_is_as_slow_as_it_is_far(tmp_path: Path) -> None:
+    for node, (cpus, distances) in enumerate((("0-3", "10 20 30"), ("4-7", "20 10 40"), ("", "30 40 10"))):
+        path = tmp_path / f"{NODE}{node}"
+        path.mkdir(parents=True)
+        (path / "cpulist").write_text(cpus)
+        (path / "distance").write_text(distances)
+        (path / "meminfo").write_text(f"Node {node} MemTotal: 16777216 kB\n")
+    topology = parse_machine(detect_whole(System(tmp_path)).to_toml().encode(), "x.toml").topology
+    assert np.allclose(topology.latency, [[100e-9, 200e-9, 300e-9], [200e-9, 100e-9, 400e-9]])
+
+
 def here_as_two_nodes(folder: Path) -> System:
     """Two of this machine's processors as a node each."""
     first, second = sorted(os.sched_getaffinity(0))[:2]

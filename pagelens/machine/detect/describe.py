@@ -117,7 +117,7 @@ def _with_nodes(
     near = [node for node in nodes if node.cpus]
     local = describe(near, read_modules(system), 1)
     stated = parse_rate(str(local.bandwidth.value)) if local.bandwidth is not None else None
-    numa = numa_section(nodes, processor, stated)
+    numa = numa_section(nodes, processor, stated, _has_mcdram(processor))
     cores = numa["cores"]
     assert isinstance(cores.value, list)
     count = sum(map(int, cores.value))
@@ -158,6 +158,10 @@ def _one_socket(system: System, processor: Processor, nodes: list[NumaNode]) -> 
         _add_translation(found, processor, system)
     _add_memories(found, system, processor, nodes)
     return found
+
+
+def _has_mcdram(processor: Processor) -> bool:
+    return processor.vendor == "GenuineIntel" and processor.family == 6 and processor.model in _MCDRAM
 
 
 def _cores(processor: Processor, base: str | None) -> Section:
@@ -203,7 +207,7 @@ def _add_memories(found: Description, system: System, processor: Processor, node
     )
     without = [node for node in nodes if not node.cpus and node not in own]
     local = describe(own, read_modules(system), processor.sockets)
-    mcdram = processor.vendor == "GenuineIntel" and processor.family == 6 and processor.model in _MCDRAM
+    mcdram = _has_mcdram(processor)
     fast_base = found.base if mcdram else None  # the only kind whose file states a fast memory
     size = _side_cache(own, mcdram and not without)
     if size is not None:

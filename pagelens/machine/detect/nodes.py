@@ -32,18 +32,26 @@ def several(nodes: Sequence[NumaNode]) -> bool:
     return sum(bool(node.cpus) for node in nodes) > 1 and len(nodes) <= MOST_NODES
 
 
-def numa_section(nodes: Sequence[NumaNode], processor: Processor, peak: float | None) -> Section:
-    """Return the section [numa]. `peak` is the bandwidth of all nodes with processors, if DMI states it."""
+def numa_section(
+    nodes: Sequence[NumaNode], processor: Processor, peak: float | None, mcdram: bool = False
+) -> Section:
+    """Return the section [numa]. `peak` is the bandwidth of all nodes with processors, if DMI states it.
+
+    The distances of MCDRAM say that programs have to ask for it, and not that it is slow.
+    """
     ordered = in_order(nodes)
     near = [node for node in ordered if node.cpus]
     far = _distances(ordered)
     distances = far or _flat(len(ordered))
     rates = [node.bandwidth or (peak or 0) / len(near) or _BANDWIDTH for node in ordered]
+    of_nearest = [min(row[column] for row in distances[: len(near)]) for column in range(len(ordered))]
     latency, bandwidth = [], []
     for row, of_row in enumerate(near):
-        of_rows = [_steps(distances, row, column, len(near)) for column in range(len(ordered))]
         latency.append([
-            (node.latency_ns or _LATENCY_NS) * step for node, step in zip(ordered, of_rows, strict=True)
+            (node.latency_ns or _LATENCY_NS)
+            * distances[row][column]
+            / (nearest if node.latency_ns or mcdram else LOCAL_DISTANCE)
+            for column, (node, nearest) in enumerate(zip(ordered, of_nearest, strict=True))
         ])  # fmt: skip
         bandwidth.append([
             most * (1 if _is_near(of_row, node, distances[row][column]) else REMOTE_SHARE)
@@ -141,12 +149,6 @@ def _distances(ordered: Sequence[NumaNode]) -> list[list[int]]:
 
 def _flat(nodes: int) -> list[list[int]]:
     return [[LOCAL_DISTANCE * (1 + (row != column)) for column in range(nodes)] for row in range(nodes)]
-
-
-def _steps(distances: Sequence[Sequence[int]], row: int, column: int, rows: int) -> float:
-    """Return how much longer a load takes than from the nearest processors."""
-    nearest = min(distances[other][column] for other in range(rows))
-    return distances[row][column] / nearest
 
 
 def _is_near(row: NumaNode, node: NumaNode, distance: int) -> bool:
