@@ -131,13 +131,13 @@ class _File:
         self._elf: ElfFile | None = None
         self.same = False
         if path is None:
-            said.append(f"{name} is not loaded by the program; its objects are left slow")
+            said.append(f"{name} is not loaded by the program; its objects are not placed")
             return
         try:
             self._elf = ElfFile(path)
             self.same = self._elf.build_id == build_id
         except (OSError, ELFError, ValueError):
-            said.append(f"{path} cannot be read; its objects are left slow")
+            said.append(f"{path} cannot be read; its objects are not placed")
             return
         if not self.same:
             which = f"{name} is another build than the plan's"
@@ -229,7 +229,7 @@ class _Missing:
         )
         first = next(iter(self._objects.values()))[0]
         objects = f"'{first}' is" if count == 1 else f"{count} objects ('{first}', ...) are"
-        return [f"not in the program: {what}; {objects} left slow"]
+        return [f"not in the program: {what}; {objects} not placed"]
 
 
 def _site(

@@ -371,7 +371,7 @@ def test_another_build_is_found_by_its_symbols(run_planned: Callable[..., Any], 
         "pagelens run: --plan: planned is another build than the plan's; "
         "its sites are found by symbols alone",
         "pagelens run: --plan: not in the program: planned!take_gone, planned!+0x1234, planned!no_table; "
-        "3 objects ('gone', ...) are left slow",
+        "3 objects ('gone', ...) are not placed",
         "pagelens run: --plan: 1 site is that of another in this build ('mesh' as 'larger'); "
         "the one of most bytes decides",
     ]
@@ -529,7 +529,7 @@ def test_of_variables_of_one_name_that_of_the_planned_size_is_meant(size: int, t
     gone = wanted.model_copy(update={"variable": "app!table@0x1"})
     located = locate_plan(plan_of(app, gone), {"app": app})
     assert not located.variables
-    assert located.said == ["not in the program: app!table@0x1; 'table' is left slow"]
+    assert located.said == ["not in the program: app!table@0x1; 'table' is not placed"]
 
 
 def test_ten_thousand_sites_are_run(run_planned: Callable[..., Any], program: Path) -> None:
