@@ -13,6 +13,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from contest import Contest, Contestant, Done
 from figures import compile_copy
 
+from pagelens.accesses.dynamorio import find_dynamorio, has_dynamorio
 from pagelens.accesses.emulator import find_emulator
 
 MIB, TIMES = 1, 8
@@ -51,10 +52,24 @@ class Program:
         """Run it under QEMU, without a plugin."""
         return _done(_timed([find_emulator().qemu, *self.command]))
 
-    def traced(self) -> Done | None:
+    def translated(self) -> Done | None:
+        """Run it under DynamoRIO, without a client."""
+        if not has_dynamorio():
+            return None
+        settings = [f"DYNAMORIO_EXE_PATH={self.command[0]}", "DYNAMORIO_OPTIONS=-no_follow_children"]
+        return _done(_timed(["env", *settings, find_dynamorio().library, *self.command[1:]]))
+
+    def traced(self, engine: str) -> Done | None:
         """Trace it as `pagelens trace` does, into a file."""
+        if engine == "dynamorio" and not has_dynamorio():
+            return None
         trace = self.folder / "copy.trace"
-        return _done(_timed([sys.executable, "-m", "pagelens", "trace", "-o", trace, "--", *self.command]))
+        options = ["--engine", engine, "-o", trace]
+        return _done(_timed([sys.executable, "-m", "pagelens", "trace", *options, "--", *self.command]))
+
+    def nulgrind(self) -> Done | None:
+        """Run it under valgrind without a tool."""
+        return _done(_timed(["valgrind", "--tool=none", *self.command]))
 
     def lackey(self) -> Done | None:
         """Write every access as text."""
@@ -106,10 +121,14 @@ def contests(builds: Sequence[str]) -> list[Contest]:
     """
     folder = tempfile.TemporaryDirectory()
     program = Program(Path(folder.name))
+    trace = "pagelens trace, with the start of Python"
     contestants = [
         Contestant("the program alone", program.alone, "sees nothing"),
         Contestant("QEMU without a plugin", program.emulated, "sees nothing"),
-        Contestant("pagelens trace, with the start of Python", program.traced, ""),
+        Contestant("DynamoRIO without a client", program.translated, "sees nothing"),
+        Contestant("valgrind without a tool", program.nulgrind, "sees nothing"),
+        Contestant(f"{trace}, QEMU", lambda: program.traced("qemu"), ""),
+        Contestant(f"{trace}, DynamoRIO", lambda: program.traced("dynamorio"), ""),
         Contestant("lackey", program.lackey, "no caches, no objects, one thread"),
         Contestant("cachegrind", program.cachegrind, "no frames, no objects, one core, no time"),
         Contestant("DHAT", program.dhat, "no caches, no order of accesses; the heap alone"),
