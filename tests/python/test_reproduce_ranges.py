@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pagelens.cli.text.reproduce import render_terminal
+from pagelens.machine import load_machine, range_ends
 from pagelens.reproduce.claim import Kind, Row, Verdict, near, tally, value
 from pagelens.reproduce.context import Scale, StudyContext
 from pagelens.reproduce.overview import ratios
@@ -39,7 +40,9 @@ def run(published: float) -> Findings:
 def test_both_ends_of_each_range_and_other_seeds_are_tried() -> None:
     tried = of_write_bandwidth(3.6).tried
     assert tried is not None
-    assert tried.inputs == 1 + SEEDS + 2 * 2  # as it is, seeds, two values with two ends each
+    ends = list(range_ends(load_machine(MACHINE)))
+    assert {"ddr.bandwidth", "ddr.write_bandwidth"} <= {stated.name for stated, *_ in ends}
+    assert tried.inputs == 1 + SEEDS + len(ends)  # as it is, seeds, each end of each range
     assert (tried.low, tried.high) == (3.0, 5.0)
 
 

@@ -23,7 +23,7 @@ SHRUNK = 64  # the factor of memories, L2s and snoop filters
 L3_SHRUNK = (64, 256)  # that of L3s; at quick scale
 FEWEST_SETS = 64  # of a cache: those of a page's lines
 TIMES_CACHES = (3, 2)  # the size of all arrays, over that of all caches; at quick scale
-LEAST_BYTES = (24 << 20, 8 << 20)
+LEAST_BYTES = (24 << 20, 8 << 20)  # of all arrays, if the caches are small; at quick scale
 INSTRUCTIONS = 4.5  # a line of 8 doubles, as STREAM's triad executes them
 
 

@@ -28,8 +28,8 @@ TURIN = "Chips and Cheese, Evaluating Uniform Memory Access Mode on AMD's Turin"
 HOST = "Files of two sockets give {low:.2f} to {high:.2f}."
 NO_HOST = "The processor is not named. "
 PCIE, PCIE_REMOTE = 12.15e9, 3.78e9  # of a P100, from host memory of its own socket and of the other one
-MI210 = 28e9
-MOST_WEIGHTED, LEAST_WEIGHTED = 0.04, -0.06
+MI210 = 28e9  # bytes a second, of copies to one such GPU
+MOST_WEIGHTED, LEAST_WEIGHTED = 0.04, -0.06  # the ends of what weights gained
 
 
 def run(context: StudyContext) -> Findings:
