@@ -134,9 +134,13 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         )
     elif base.policy == "aged" and fresh is not None:
         ratio = fresh.gain_median if _differs(fresh) else 1.0
+        alike = base.slower_20_percent < 0.005 and base.p95_s / base.p5_s <= MATTERS
         yield (
-            f"{matters}: on a median node that has run other jobs before ('aged'), it runs {_slower(ratio)} "
-            "in contiguous physical memory."
+            f"{matters}, but not because of earlier jobs: after them ('aged') it runs about as fast as in "
+            "contiguous physical memory."
+            if _is_one(ratio) and alike
+            else f"{matters}: on a median node that has run other jobs before ('aged'), it runs "
+            f"{_slower(ratio)} in contiguous physical memory."
         )
     else:
         fastest = min(distributions, key=lambda d: d.median_s)
@@ -428,9 +432,13 @@ def _gain(remedy: RemedyGain) -> str:
 
 
 def _slower(ratio: float) -> str:
-    if abs(ratio - 1) < 0.005:
+    if _is_one(ratio):
         return "about as fast as"
     return f"{_times(1 / ratio)} faster than" if ratio < 1 else f"{_times(ratio)} slower than"
+
+
+def _is_one(ratio: float) -> bool:
+    return abs(ratio - 1) < 0.005
 
 
 def _times(ratio: float) -> str:

@@ -121,6 +121,17 @@ def test_equal_speed_is_claimed_only_where_the_interval_shows_it(
     assert said in next(_size("Cori KNL", base, [base, fresh]))
 
 
+def test_earlier_jobs_are_not_blamed_where_all_nodes_are_as_fast_as_a_fresh_one(
+    explanation: Explanation,
+) -> None:
+    gains = {"gain_median": 1.0, "gain_median_low": 0.99, "gain_median_high": 1.01}
+    fresh = explanation.distribution("contiguous").model_copy(update=gains)
+    spread = explanation.distribution("aged")
+    alike = spread.model_copy(update={"p95_s": spread.p5_s, "slower_20_percent": 0.0})
+    says = [next(_size("Cori KNL", base, [base, fresh])) for base in (spread, alike)]
+    assert ["not because of earlier jobs" in each for each in says] == [False, True]
+
+
 def test_where_placement_does_not_matter_that_is_all_that_is_said() -> None:
     found = explain(synthetic.ensemble(nodes=8, placement_matters=False)).conclusion
     assert not found.placement_matters
