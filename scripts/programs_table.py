@@ -16,11 +16,11 @@ from pagelens.accesses.dynamorio import has_dynamorio  # noqa: E402
 
 ENGINES = ("qemu", "dynamorio")
 INTRODUCTION = """Written by `make real-programs`. Each program was run alone, and then by `pagelens trace`
-with each engine. *Equal* means that its output, its exit status and the files that it left were as alone.
-The times are measured: the processor time of all its processes, of one run on a busy machine. They include
-0.4 s in which each `pagelens trace` starts. Most programs are short, so the table says which programs run,
-and what it costs to trace much code that runs a few times. [bench.md](bench.md) compares long loops. The
-trace ended after 500 million accesses, as by default. The accesses are those that DynamoRIO counted."""
+with each engine. *Equal* means that its output, its exit status and its files were the same as when it ran
+alone. The times are processor times of all its processes, measured in one run on a busy machine. They include
+the 0.4 s that `pagelens trace` takes to start. Most programs are short, so the table says which programs run,
+and what it costs to trace much code that runs a few times. [bench.md](bench.md) compares long loops. Traces
+ended after 500 million accesses, as by default. The last column has the accesses that DynamoRIO counted."""
 
 
 def row(program: RealProgram, folder: Path) -> tuple[list[str], bool]:
