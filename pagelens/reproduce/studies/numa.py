@@ -1,4 +1,4 @@
-"""NUMA nodes: what first touch, interleaving and the place of threads cost, as twenty documents tell it."""
+"""NUMA nodes: the cost of first touch, interleaving and where threads run, in twenty documents."""
 
 from matplotlib.figure import Figure
 
@@ -129,7 +129,7 @@ def _first_touch(found: Rates) -> tuple[Row, ...]:
             SYCL,
             90 / 35,
             found["rome parallel"].counted / found["rome serial"].counted,
-            "Both rates are too high, that of all nodes the more.",
+            "Both rates are too high, and that of all nodes is further off.",
         ),
         _shown(
             "Experts of a language model, NPS4: mapped file over reads by one thread",
@@ -222,7 +222,7 @@ def _interleaved(found: Rates) -> tuple[Row, ...]:
             "github.com/ikawrakow/ik_llama.cpp/pull/2396: 35.2 and 35.0 tokens/s",
             35.2 / 35.0,
             over_local(found, GENOA, "interleaved"),
-            "What the GPU computes is not published; the more that is, the nearer to 1.",
+            "What the GPU computes is not published; the more it computes, the nearer the ratio is to 1.",
         ),
     )
 

@@ -42,7 +42,7 @@ LISTS = {
     "minife": ("values", "columns", "starts"),
 }
 TEMPORARY = ("gradients", "before")  # of the hydro; its other arrays last
-# What LULESH was built for: the nearest to the processor that the tracer's emulator runs.
+# What LULESH was built for: of what QEMU runs, which traced it, the nearest to the processor.
 NEAREST = {SOCKETS: "sandybridge", KNL: "x86-64-v3"}
 SPEEDUP = {SOCKETS: 0.32, KNL: 0.43}  # of all fast over all slow, figure 1
 BY_LIST = {SOCKETS: 0.03, KNL: 0.01}  # "3% on the dual-socket and less than 1% on the KNL"
@@ -152,7 +152,7 @@ def _best_case(machine: Machine) -> Row:
         value(f"{own:.0%}", speedup=own),
         near(own, published),
         f"From instructions, waiting and lines of LULESH 2.0, counted on a trace; built for "
-        f"{NEAREST[machine.name]}, the nearest to the processor that can be traced (for others: {others}). "
+        f"{NEAREST[machine.name]}, the nearest to the processor that QEMU runs (for others: {others}). "
         "The poster does not say how it was built.",
     )
 
