@@ -44,7 +44,7 @@ static struct {
     ino_t inode;
 } files[MOST_DESCRIPTORS];
 
-static int any_opened; /* atomic; programs that lock often seldom write much at a time */
+static int any_opened; /* atomic; while it is 0, a lock has no second descriptor to close */
 
 static const struct direct_file NONE = {-1, 0, 0};
 static pid_t own; /* the child of a vfork has its parent's memory, but descriptors of its own */
@@ -130,7 +130,8 @@ static void open_second(int file, const struct stat* info) {
                                      __ATOMIC_RELAXED))
         return;
     __atomic_store_n(&any_opened, 1, __ATOMIC_SEQ_CST);
-    /* Only now: a thread that takes a lock leaves the file alone first, and then waits for this. */
+    /* Locks count only now that the state is BUSY: a thread that takes a lock first leaves the file
+     * alone, and then waits until the state is another. */
     const bool locked = is_locked(file) || is_left_alone(info->st_dev, info->st_ino);
     files[file].direct = locked || is_checksummed(file) ? NONE : opened(file);
     files[file].device = info->st_dev;

@@ -33,7 +33,8 @@ static pthread_key_t at_exit_key;
 
 THREAD_LOCAL char* bounce; /* the thread's aligned buffer */
 
-/* The thread ends. What it still does there may write, and then gets a new buffer. */
+/* Frees the buffer at the end of a thread. Destructors that run later may write, and then get a new
+ * one. */
 static void release(void* memory) {
     bounce = NULL;
     syscall(SYS_munmap, memory, BOUNCE_BYTES);

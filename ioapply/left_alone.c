@@ -10,7 +10,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { MOST_FILES = 64 }; /* that are left alone; if there are more, all files are */
+enum { MOST_FILES = 64 }; /* that are remembered; beyond this number all files are left alone */
 
 static struct {
     dev_t device;

@@ -22,16 +22,16 @@
     DO(H5Dset_extent) DO(H5Dclose) DO(H5Gopen2) DO(H5Gcreate2) DO(H5Gclose) DO(H5Aread) DO(H5Awrite)
 /* clang-format on */
 
-/* The outermost of these functions that the thread is in: its place in the list, from 1 on; 0: it
- * is in none. */
+/* Returns the outermost of these functions that the thread is in, by its place in the list, from 1
+ * on. Returns 0 if it is in none. */
 uint8_t caller_now(void);
 
-/* The function of that name that the code at `from` would call without this library, whose own one
- * is `wrapper`. NULL: no library has one. */
+/* Returns the function of that name that the code at `from` would call without this library, whose
+ * own one is `wrapper`. Returns NULL if no library has one. */
 void* next_function(const char* name, const void* from, const void* wrapper);
 
-/* How many libraries the process has unloaded. Another one may get the addresses of one that is
- * gone, so what next_function() found holds only until then. */
+/* Returns how many libraries the process has unloaded. What next_function() found holds only until
+ * this number changes, because another library may get the addresses of one that is gone. */
 unsigned long long libraries_unloaded(void);
 
 #endif

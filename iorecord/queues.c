@@ -1,7 +1,7 @@
 /*
- * Operations that a program hands to the kernel in a queue, by libaio or liburing. They are
- * recorded when they are handed over: a program can read from memory what became of them, which
- * nobody sees. The calls that hand them over and that wait for them are records of their own.
+ * Records operations that a program hands to the kernel in a queue, by libaio or liburing. They are
+ * recorded when they are handed over, because nobody sees when a program reads from memory what
+ * became of them. The calls that hand them over and that wait for them are records of their own.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -24,10 +24,11 @@
 #define EXPORT __attribute__((visibility("default")))
 #define THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
 
-/* Of the thread: the last operation that it handed over, for whose file the calls count. */
+/* The descriptor of the last operation that the thread handed over. The calls that hand over and
+ * wait count for its file. */
 THREAD_LOCAL int last_descriptor = -1;
 
-/* An operation that is handed over. Vectors have their memory in `size` parts. */
+/* Returns the request of an operation that is handed over. Vectors have `size` parts of memory. */
 static struct request asked(enum record_kind kind, int descriptor, int64_t offset, uint64_t address,
                             uint64_t size, bool vector) {
     const struct iovec* const parts = (const struct iovec*)(uintptr_t)address;

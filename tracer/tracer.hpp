@@ -77,7 +77,8 @@ class Tracer {
     bool start_writer(bool (*start_thread)(void (*work)(void*), void* argument)) {
         return session_->start_writer(start_thread);
     }
-    // Returns whether the writer is held: a child that is not followed has none.
+    // Holds the writer while the program forks. Returns false if there is no writer, as in a child
+    // that is not followed.
     bool hold_writer() {
         if (finished_) return false;
         session_->hold_writer();

@@ -251,7 +251,7 @@ class CacheRows {
             make_latest(row, way, old & no_age, flag);
         }
     }
-    // Does as make_latest() does for a plain row. The age comes from the vector, because a loop
+    // Does for a plain row what make_latest() does. The age comes from the vector, because a loop
     // over lines of one set waits for each byte that it reads of a vector just written.
     [[gnu::always_inline]] void make_latest_of_block(Row row, std::uint32_t way,
                                                      std::uint8_t flag) {

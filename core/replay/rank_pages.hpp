@@ -103,8 +103,8 @@ class RankPages {
     static constexpr std::uint32_t least_share = 8;
 
     // The state of a page. A page that is leaving is unmapped, but its frames have not gone back.
-    // From `listed` on, the page has a list, which begins at state - listed in pool_: so an op
-    // reads one word before the list itself.
+    // From `first_list` on, the page has a list, which begins at state - first_list in pool_. So an
+    // op reads one word before the list itself.
     using State = std::uint32_t;
     static constexpr State unmapped = 0, leaving = 1, unlisted = 2, first_list = 3;
 
@@ -125,8 +125,8 @@ class RankPages {
         if (!leaving_.empty()) give_back_all();
     }
     void give_back_all();
-    // The CPU of the rank's first thread, which asks for and gives back what no thread is named
-    // for.
+    // The CPU of the rank's first thread. It asks for and gives back those frames for which no
+    // thread is named.
     [[nodiscard]] std::uint32_t cpu_of(std::uint32_t rank) const {
         return numa_ == nullptr ? rank : numa_->cpus[rank * threads_];
     }

@@ -77,7 +77,7 @@ class SlotTenants {
     [[nodiscard]] static Moment moment(std::uint32_t op, std::uint32_t rank) {
         return op == 0 ? 0 : Moment{op} << 32 | rank;
     }
-    // The slots of the tenants that joined last are fetched while others join, and linked together.
+    // Links the tenants that joined last, whose slots were fetched while others joined.
     void settle() {
         for (std::size_t i = 0; i < joining_count_; ++i) {
             const auto [set, tenant] = joining_[i];

@@ -14,9 +14,10 @@ from pagelens.errors import Failure
 
 _ADDR_NO_RANDOMIZE = 0x0040000  # personality(2)
 
-# DynamoRIO would translate again, as traces of blocks, what runs often. This took half of the time of
-# programs with much code, and made loops no faster. A program that the client does not follow runs without
-# DynamoRIO. The client's own calls, which read files and compress, need more stack than the default.
+# By default DynamoRIO translates blocks that run often again, as traces. This took half of the time of
+# programs with much code and made loops no faster, so it is off. A program that the client does not follow
+# runs without DynamoRIO. The client's own calls, which read files and compress, need more stack than the
+# default.
 _OPTIONS = "-no_follow_children -disable_traces -stack_size 256K -signal_stack_size 64K -code_api"
 
 

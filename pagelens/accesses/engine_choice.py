@@ -8,8 +8,8 @@ from pagelens.accesses.dynamorio import DynamoRio, find_dynamorio, has_dynamorio
 from pagelens.accesses.emulator import Emulator, find_emulator
 from pagelens.errors import UsageError
 
-ENGINES = ("dynamorio", "qemu")  # the first that there is runs programs for users who name none
-ENGINE_VARIABLE = "PAGELENS_ENGINE"  # for commands without --engine
+ENGINES = ("dynamorio", "qemu")  # in the order in which they are tried if a user names none
+ENGINE_VARIABLE = "PAGELENS_ENGINE"  # names the engine for commands without --engine
 
 _NOT_BUILT = (
     f"{ENGINE_VARIABLE} dynamorio: this installation has no DynamoRIO, so QEMU ran the program; "
@@ -18,9 +18,10 @@ _NOT_BUILT = (
 
 
 def choose_engine(asked: str | None) -> tuple[Emulator | DynamoRio, str | None]:
-    """Return the engine, and a line for the user where it is not the one that the environment names.
+    """Return the engine, and a line for the user if it is not the one that the environment names.
 
-    `asked` is the value of --engine, or None. Raises UsageError or Failure.
+    `asked` is the value of --engine, or None. Raises UsageError if no engine has that name, and Failure if
+    the engine cannot run here.
     """
     name = asked or os.environ.get(ENGINE_VARIABLE)
     if name is not None and name not in ENGINES:

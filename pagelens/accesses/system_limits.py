@@ -1,4 +1,4 @@
-"""What a system must allow so that an engine can run programs. It is looked at before a program starts."""
+"""Checks before a program starts whether the system lets an engine run it."""
 
 from __future__ import annotations
 

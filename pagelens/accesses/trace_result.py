@@ -51,7 +51,7 @@ class TraceResult:
     programs: list[TracedProgram] = field(default_factory=list)  # all that have a trace, in their order
     kept: TracedProgram | None = None  # the one whose trace is at `path`
     cut_by: int = 0  # why the trace was cut (errno)
-    engine_note: str | None = None  # a line about the engine, where it is not the one that was wanted
+    engine_note: str | None = None  # says that the engine is not the one that the user wanted
     unfinished_lines: set[int] = field(default_factory=set)  # descriptors, 1 and 2, of the programs' output
 
     @property

@@ -21,7 +21,7 @@ def _name_of_value(parameter: Any, ctx: Any) -> str | None:
     return parameter.metavar or str(parameter.display_type(ctx))
 
 
-# Typer's words for types, such as <bool> at a flag, say nothing to who types a command.
+# Typer's words for types, such as <bool> at a flag, say nothing to a user who types a command.
 for kind in (TyperOption, TyperArgument):
     kind.display_type_rich = _name_of_value  # type: ignore[assignment,method-assign]
 

@@ -20,9 +20,9 @@ _WINDOWS, _WINDOW = 9, 32  # how many parts of a file are looked at, and their p
 
 
 def read_folio_share(path: Path, system: System | None = None) -> float | None:
-    """Return the folios a page of what the page cache holds of a file: 1 if each page is one.
+    """Return the number of folios over the number of cached pages of a file: 1 if each page is a folio.
 
-    Only some parts of the file are looked at. Return None if the system does not tell, or nothing is cached.
+    Only some parts of the file are looked at. Returns None if the system does not tell, or nothing is cached.
     """
     system = system or System()
     pages = heads = 0

@@ -17,7 +17,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def binder(node: int) -> Callable[[], bool]:
-    """Return a function that binds the pages which its thread touches from then on.
+    """Return a function that binds the pages which its thread touches first from then on to `node`.
 
     The function returns whether the kernel did so. A child can call it before it becomes another program.
     """

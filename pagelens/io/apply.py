@@ -117,7 +117,7 @@ def become_applied(words: Sequence[str], advice: Advice) -> NoReturn:
 def written_files(recording: Recording) -> list[Path]:
     """Return the files that a program wrote and that are still there, in the order of their paths.
 
-    Files that it mapped to write to them count, too: nobody sees whether it did.
+    Files that it mapped to write to them count, too, because nobody sees whether it did.
     """
     kind, result = pl.col("kind"), pl.col("result")
     moves = kind.is_in([KINDS[name] for name in ("write", "copy", "queued_write")]) & (result > 0)

@@ -10,7 +10,7 @@ from pagelens.host.file_folios import read_folio_share
 from pagelens.io.kinds import KINDS
 from pagelens.io.recording import File, Recording
 
-_LEAST_BYTES = 4 << 20  # read of all files together; less costs no time that matters
+_LEAST_BYTES = 4 << 20  # that were read from all files together; reads of less cost little
 _MOST_FILES = 200  # that are looked at, some milliseconds each: those of which most was read
 
 

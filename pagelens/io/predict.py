@@ -121,7 +121,7 @@ def _finer(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
 
 
 def _displaced(costs: Costs, gap_s: Floats) -> Floats:
-    """Return what a transfer takes longer after a pause in which the program touched other memory."""
+    """Return how many seconds longer a transfer takes after a pause in which other memory was touched."""
     took = np.asarray([each or 0.0 for each in costs.cpu_s])
     work = np.asarray(costs.wall_s) - took
     return np.asarray(np.interp(gap_s, work, np.maximum(took - took[0], 0)))

@@ -209,7 +209,7 @@ def _made_direct(
 ) -> tuple[Cost, float]:
     """Return the cost if these operations were direct, and the share of them that is copied first.
 
-    Other operations may cost more then: reads of what was written directly, which is not cached.
+    Reads of what was written directly cost more then, because it is not in the page cache.
     """
     block = io.direct_alignment.value if io.direct_alignment is not None else 4096
     memory = io.memory_alignment.value if io.memory_alignment is not None else 4096

@@ -175,7 +175,8 @@ class PlannedObject(Table):
 class Plan(Table):
     """The plan: which objects of a program lie in fast memory, or on which NUMA nodes.
 
-    If any is of the fast tier, all others lie in slow memory, else where the kernel puts them.
+    If any object is of the fast tier, all others lie in slow memory. Otherwise they lie where the kernel puts
+    them.
     """
 
     format: Literal[1]

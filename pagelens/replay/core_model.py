@@ -55,8 +55,8 @@ class CoreModel:
         ]
         every = _spread(whole, MOST_SAMPLES)
         self._fetch = fetch_cycles(code, whole, self._weights[whole], machine)
-        # Cycles of samples by all that decides them. Phases share samples with the whole run, and every
-        # placement asks for the same few cores.
+        # The cycles of samples, by everything that decides them. Phases share samples with the whole run,
+        # and every placement asks for the same few cores.
         self._taken: dict[tuple[str, int, int, bytes], float] = {}
         of_all = self._of(every) if every else None
         found = [self._of(of_phase) if of_phase else of_all for of_phase in chosen]

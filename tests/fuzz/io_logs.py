@@ -47,7 +47,7 @@ _FIO = b"""fio version 2 iolog
 
 
 def _raw_log() -> bytes:
-    """One chunk of a raw log: a process, a file, and operations on it."""
+    """Return one chunk of a raw log: a process, a file, and operations on it."""
 
     def record(kind: int, *fields: int) -> bytes:
         start, wall, cpu, offset, size, result, address, descriptor, flags, buffers, texts = fields
@@ -112,7 +112,7 @@ _NUMBERS = tuple(struct.pack("<Q", n) for n in (0, 1, 1 << 31, 1 << 32, 1 << 62,
 
 
 def mutate(data: bytes, draw: random.Random) -> bytes:
-    """One to six changes: bytes, tokens, numbers, spans, lines."""
+    """Return the data with one to six changes of bytes, tokens, numbers, spans or lines."""
     for _ in range(draw.randint(1, 6)):
         at, other = draw.randrange(len(data) + 1), draw.randrange(len(data) + 1)
         low, high = min(at, other), min(max(at, other), min(at, other) + draw.choice((1, 4, 40, 400)))
@@ -141,7 +141,7 @@ def mutate(data: bytes, draw: random.Random) -> bytes:
 
 
 def inputs(target: str, seed: int, count: int) -> Iterator[bytes]:
-    """`count` inputs determined by the seed; now and then a mutant is mutated further."""
+    """Yield `count` inputs that the seed decides. Now and then a mutant is mutated further."""
     draw = random.Random(f"{target}-{seed}")
     seeds = TARGETS[target][0]
     data = seeds[0]
@@ -153,7 +153,7 @@ def inputs(target: str, seed: int, count: int) -> Iterator[bytes]:
 
 
 def check(target: str, data: bytes) -> bool:
-    """True if the bytes are a recording; AssertionError unless refused by a one-line error."""
+    """Return whether the bytes are a recording. Raises AssertionError if others get no one-line error."""
     try:
         recording = TARGETS[target][1](data)
     except UsageError as error:
@@ -168,7 +168,7 @@ def check(target: str, data: bytes) -> bool:
 
 
 def run(target: str, seed: int, count: int) -> int:
-    """Checks `count` inputs; how many were recordings. A failure names its input."""
+    """Check `count` inputs, and return how many were recordings. A failure names its input."""
     accepted = 0
     for data in inputs(target, seed, count):
         try:

@@ -179,8 +179,8 @@ bool is_compressed(int opcode) {
     }
 }
 
-// Bytes of an element that one bit of the mask stands for: EVEX.W says so, but for bytes and words
-// that are moved, compressed or expanded. (Intel SDM volume 2, 2.7.)
+// Bytes of an element that one bit of the mask stands for. EVEX.W states them, except for bytes and
+// words that are moved, compressed or expanded. (Intel SDM volume 2, 2.7.)
 unsigned masked_element(instr_t* instruction) {
     switch (instr_get_opcode(instruction)) {
         case OP_vmovdqu8:

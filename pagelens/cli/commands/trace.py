@@ -56,7 +56,7 @@ def trace(
         Literal["dynamorio", "qemu"] | None,
         typer.Option(
             "--engine",
-            help="What runs the program (default: dynamorio where it was built by make engine, else qemu).",
+            help="The engine that runs the program (default: dynamorio if make engine built it, else qemu).",
         ),
     ] = None,
 ) -> None:

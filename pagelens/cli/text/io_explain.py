@@ -42,7 +42,7 @@ def render_explanation(e: Explanation) -> Iterator[str]:
 def answer(e: Explanation) -> list[str]:
     """Return the conclusion and how near the model is, which comes first if it is far off.
 
-    It does not if the operations took so little processor time that no way could gain by it.
+    It comes last all the same if the operations took so little processor time that no way could gain.
     """
     return [error_line(e), *conclusion(e)] if _doubtful(e) else [*conclusion(e), error_line(e)]
 
@@ -98,7 +98,7 @@ def conclusion(e: Explanation) -> Iterator[str]:
 
 
 def _share(e: Explanation, wall_s: float) -> str:
-    """Return what operations took of the time that the program ran; many threads can take more than it."""
+    """Return how much of the run time operations took. Many threads can take more than all of it."""
     if e.facts.threads > 1 or wall_s > e.elapsed_s:
         return (
             f"Operations on files took {format_time(wall_s)} in all {count_noun(e.facts.threads, 'thread')}, "

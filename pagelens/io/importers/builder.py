@@ -41,7 +41,7 @@ class RecordingBuilder:
     def add(self, kind: str, **values: Any) -> None:
         """Add one operation. Values that are not given have their defaults.
 
-        Raises ValueError if a number of a process, thread or descriptor is none.
+        Raises ValueError if Linux cannot have such a number of a process, thread or descriptor.
         """
         row = {**_NOTHING, "kind": KINDS[kind], **values}
         if not (0 <= row["process"] <= _MOST_NUMBER and 0 <= row["thread"] <= _MOST_NUMBER):

@@ -15,9 +15,9 @@ from pagelens.machine.detect.processor import Processor
 from pagelens.machine.detect.shared import Section
 from pagelens.machine.numa import LARGEST_DISTANCE, LEAST_BYTES, LOCAL_DISTANCE, MOST_NODES
 
-REMOTE_SHARE = 1 / 3  # of a memory's rate, for another socket
-SAME_SOCKET = 15  # distances up to this one are taken for those within a socket
-_LATENCY_NS, _BANDWIDTH = 100, 20e9  # where neither HMAT nor DMI says
+REMOTE_SHARE = 1 / 3  # of a memory's own rate, which processors of another socket get (assumed)
+SAME_SOCKET = 15  # assumed: nodes at this distance or less are on one socket
+_LATENCY_NS, _BANDWIDTH = 100, 20e9  # ns and bytes/s, assumed where neither HMAT nor DMI states them
 _HUGE = HUGE_PAGE_FRAMES * FRAME_BYTES
 _FOLDER = "/sys/devices/system/node"
 
@@ -137,7 +137,7 @@ def _distances(ordered: Sequence[NumaNode]) -> list[list[int]]:
     found = [[node.distances[numbers.index(other.number)] for other in ordered] for node in ordered]
     for row, of_row in enumerate(found):
         for column, far in enumerate(of_row):
-            if row != column and far > LARGEST_DISTANCE:  # unreachable by processors, which that node lacks
+            if row != column and far > LARGEST_DISTANCE:  # as stated from nodes without processors
                 of_row[column] = min(found[column][row], LARGEST_DISTANCE)
     sound = all(
         (far == LOCAL_DISTANCE) == (row == column) and LOCAL_DISTANCE <= far <= LARGEST_DISTANCE

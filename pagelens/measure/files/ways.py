@@ -96,7 +96,7 @@ def replay(
 
 def _operations(transfers: pl.DataFrame, way: Variant) -> _Operations:
     frame = transfers.select("file", "what", "offset", "bytes", "run", "direct")
-    if way.direct:  # of a shorter sequence nobody would make a request of that size
+    if way.direct:  # nobody would make a shorter sequence one request of that size
         long = pl.col("bytes").sum().over("run") >= way.request
         frame = frame.with_columns(direct=pl.col("direct") | (long & (pl.col("what") != "sync")))
     if way.request:
@@ -167,7 +167,7 @@ def _once(
             length, cached = lengths[number]
             with scratch.open(name=f"-{number}") as file:
                 _fill(file, length)
-                # A program that is direct leaves no pages. Else the kernel would write them out first.
+                # A direct program leaves no pages in the cache. Pages left here would be written out first.
                 if not cached or number in direct_files:
                     forget(file)
             buffered[number] = stack.enter_context(scratch.open(0, f"-{number}"))

@@ -34,7 +34,7 @@ class AllMemories(NumaRule):
     weights: tuple[int, ...] = ()
 
     def policies(self, machine: Machine) -> list[_core.NumaPolicy]:
-        """Return no policy for other pages, and the interleaving one."""
+        """Return the local policy for other pages, and the weighted interleaving of these."""
         nodes = (1 << machine.topology.nodes) - 1
         mode = _core.NumaMode.weighted_interleave
         return [_core.NumaPolicy(_core.NumaMode.local), _core.NumaPolicy(mode, nodes, list(self.weights))]
