@@ -59,10 +59,10 @@ enum plan_rule {
 };
 
 struct plan_object {
-    uint64_t name; /* in the strings */
-    double share;  /* of its pages that are to be in fast memory, from 0 to 1 */
-    uint64_t row;  /* its index + 1 in `shares`; 0 if the object does not move */
-    uint64_t rule; /* with another one than RULE_FAST the share is 1, and the row is 0 */
+    uint64_t name;              /* in the strings */
+    double share;               /* of its pages that are to be in fast memory, from 0 to 1 */
+    uint64_t row;               /* its index + 1 in `shares`; 0 if the object does not move */
+    uint64_t rule;              /* for each rule but RULE_FAST, the share is 1 and the row is 0 */
     uint64_t nodes[NODE_WORDS]; /* of that rule */
 };
 

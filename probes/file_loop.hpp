@@ -36,15 +36,15 @@ struct FileOperations {
 // system refuses. A read beyond the end of a file is no error.
 FileLoopResult replay_operations(const FileOperations& operations, bool copied);
 
-// What a transfer takes after other work of the program, in seconds.
+// How long a transfer takes after other work of the program, and how long that work takes.
 struct TransferAfterWork {
     double transfer_s = 0;
     double work_s = 0;
 };
 
-// Reads, or writes, `bytes` at each of the offsets, and touches every line of `work_bytes` of other
-// memory before each, as a program does that computes. The medians of all transfers and of all work
-// are returned, without the time of the clock. Throws Failure where the system refuses.
+// Reads, or writes, `bytes` at each of the offsets. Before each transfer it touches every line of
+// `work_bytes` of other memory, as a program does that computes. Returns the medians of all
+// transfers and of all work, without the time of the clock. Throws Failure if the system refuses.
 TransferAfterWork transfer_after_work(int descriptor, bool write, std::size_t bytes,
                                       std::size_t work_bytes,
                                       const std::vector<std::int64_t>& offsets);

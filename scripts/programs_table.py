@@ -24,7 +24,7 @@ ended after 500 million accesses, as by default. The last column has the accesse
 
 
 def row(program: RealProgram, folder: Path) -> tuple[list[str], bool]:
-    """One row of the table, and whether nothing differed."""
+    """Return one row of the table, and whether nothing differed."""
     if program.missing:
         return [program.title, "", *(["not here: " + ", ".join(program.missing)] * 2), ""], True
     prepared, place = folder / f"{program.name}.prepared", folder / program.name

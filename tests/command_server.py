@@ -112,7 +112,7 @@ def _become(words: list[str], folder: str, environment: dict[str, str], files: l
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # Polars has put its own
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Polars has installed a handler of its own
     sys.argv = ["pagelens", *words]
     from pagelens.__main__ import main
 
@@ -125,7 +125,7 @@ def _become(words: list[str], folder: str, environment: dict[str, str], files: l
         status = 1
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    os._exit(status)  # the interpreter's own end takes down all that is imported, for half a second
+    os._exit(status)  # the interpreter would take half a second to take down all that is imported
 
 
 if __name__ == "__main__":

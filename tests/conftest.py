@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 settings.register_profile("pagelens", deadline=None, print_blob=True)
 settings.load_profile("pagelens")
 
-# Tests see the same with and without `make engine`. Those of both engines name theirs.
+# Tests see the same with and without `make engine`. Tests of both engines name them.
 os.environ.setdefault("PAGELENS_ENGINE", "qemu")
 
 # A shell's background jobs ignore Ctrl-C, and programs that they start inherit that; ours must not here.

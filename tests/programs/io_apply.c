@@ -300,7 +300,7 @@ static void destructor(void) {
     pthread_join(thread, NULL);
 }
 
-/* A filter that kills for calls that this program does not make. */
+/* Installs a filter that kills the program for calls that it does not make by itself. */
 static void sandboxed(void) {
     records_of('a');
     struct sock_filter filter[] = {
