@@ -161,7 +161,7 @@ class RankPages {
     std::vector<PageRange> leaving_;
     std::vector<bool> shared_;          // [page] its frame is the page cache's
     std::vector<std::uint32_t> cache_;  // [page of the page cache] its frame, or none
-    // [page] where in pool_ the room for its list begins; none: it never had one
+    // [page] where in pool_ the room for its list begins, or `none` if it never had one
     HugeVector<std::uint32_t> lists_;
     // [page] entries of pool_ that are its own. They double where they are too few: a page that is
     // mapped again and again leaves less behind than it has.

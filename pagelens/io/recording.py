@@ -67,7 +67,7 @@ class File(_Record):
     )  # of these, in the page cache; None: unknown
     folio_share: float | None = Field(
         default=None, ge=0, le=1
-    )  # folios a page of its page cache after the run; None: unknown
+    )  # folios over cached pages after the run; None: unknown
 
 
 class Process(_Record):

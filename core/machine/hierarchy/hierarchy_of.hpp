@@ -38,7 +38,7 @@ class HierarchyOf {
   private:
     static constexpr std::size_t part_size = 32;  // accesses
     static constexpr std::uint32_t unknown_slice = ~std::uint32_t{0};
-    static constexpr unsigned lately_bits = 9;  // log2 of the lines that an L1 holds, about
+    static constexpr unsigned lately_bits = 9;  // about log2 of the lines that an L1 holds
 
     using Counter = CacheCounter;
     using Cache = PhysicalCache<plain>;
