@@ -1,5 +1,5 @@
 // The events that leave the tracer's filter, in the order of the thread that caused them. The
-// plugin writes them and the trace reader reads them. docs/trace-format.md gives the encoding.
+// tracer writes them and the trace reader reads them. docs/trace-format.md gives the encoding.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // Writes a trace file: one encoder a thread, compressed chunks appended under a lock.
 //
-// Linked into the tracer's plugin, so: no Python, no exception leaves after construction, and a
-// failure (no disk space) is kept, not thrown: the first errno is `error()`, later calls do
-// nothing. Everything is in the stream: a file cut anywhere is whole up to its last whole chunk.
-// Where the disk or a limit was full, finish() cuts the file there and adds a summary of what it
-// holds.
+// It is linked into DynamoRIO's client and QEMU's plugin. So it uses no Python, and no exception
+// leaves it after construction. A failure (no disk space) is kept: the first errno is `error()`,
+// and later calls do nothing. Everything is in the stream: a file cut anywhere is whole up to its
+// last whole chunk. Where the disk or a limit was full, finish() cuts the file there and adds a
+// summary of what it holds.
 #pragma once
 
 #include <atomic>

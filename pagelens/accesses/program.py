@@ -17,7 +17,7 @@ _SCRIPT_DEPTH = 4  # scripts for scripts, as in the kernel (BINPRM_MAX_RECURSION
 
 @dataclass(frozen=True, slots=True)
 class GuestProgram:
-    """What the emulator has to run: an x86-64 file, its argv[0] and its arguments."""
+    """What the engine has to run: an x86-64 file, its argv[0] and its arguments."""
 
     path: Path
     argv0: str
@@ -69,7 +69,7 @@ def locate(name: str) -> Path:
 def _readable(name: str) -> Path:
     path = locate(name)
     if not os.access(path, os.R_OK):
-        raise UsageError(f"program {name}: it is not readable, which the emulator needs; chmod +r {name}")
+        raise UsageError(f"program {name}: it is not readable, which the engine needs; chmod +r {name}")
     return path
 
 

@@ -79,7 +79,7 @@ def partial_of(path: Path) -> Path:
 
 
 def read_status(text: str, pid: int, result: TraceResult, began: bool = True) -> None:
-    """Take in what the plugin reported (tracer/status.hpp). Traces of killed programs get their final names.
+    """Take in what the tracer reported (tracer/status.hpp). Traces of killed programs get their final names.
 
     Raises Failure, or Interrupted if the program did not get to run.
     """
@@ -111,7 +111,7 @@ def read_status(text: str, pid: int, result: TraceResult, began: bool = True) ->
 
 
 def _programs(facts: Sequence[Sequence[str]], result: TraceResult) -> tuple[list[TracedProgram], str | None]:
-    """Return the programs that ran, and what stopped the plugin. All other facts go into the result."""
+    """Return the programs that ran, and what stopped the tracer. All other facts go into the result."""
     programs: list[TracedProgram] = []
     running: dict[int, TracedProgram] = {}  # the last one of each process
     last_line: dict[int, tuple[int, bool]] = {}  # of each descriptor: when, and whether it is unfinished
@@ -119,7 +119,7 @@ def _programs(facts: Sequence[Sequence[str]], result: TraceResult) -> tuple[list
     for process_id, what, *rest in facts:
         process, details = int(process_id), " ".join(rest)
         if what == "begun":
-            # All traces lie in one folder, which the plugin knows by its absolute path.
+            # All traces lie in one folder, which the tracer knows by its absolute path.
             path = result.path.with_name(Path(details).name)
             running[process] = TracedProgram(process, path)
             programs.append(running[process])
