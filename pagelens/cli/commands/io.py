@@ -279,7 +279,7 @@ def import_command(
 ) -> None:
     """Turn another tool's log into a recording.
 
-    Darshan's extended traces (DXT) need pydarshan: pip install 'pagelens[darshan]'.
+    Darshan's extended traces (DXT) need pydarshan: install pagelens with its extra, darshan.
     `strace -f -ttt -T -y -o LOG ./app` and `fio --write_iolog` make the others.
     """
     from pagelens.cli.text.io import summary

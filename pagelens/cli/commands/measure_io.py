@@ -26,7 +26,7 @@ def measure_io(
     machine: Annotated[
         str | None,
         Option(
-            metavar="NAME", help="The machine file that gets the section [io]; by default this machine's."
+            metavar="NAME", help="The machine file that gets the section io; by default this machine's."
         ),
     ] = None,
     output: Output = None,
