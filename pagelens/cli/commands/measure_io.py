@@ -25,9 +25,7 @@ def measure_io(
     ] = 30.0,
     machine: Annotated[
         str | None,
-        Option(
-            metavar="NAME", help="The machine file that gets the section io; by default this machine's."
-        ),
+        Option(metavar="NAME", help="The machine file that gets the section io; by default this machine's."),
     ] = None,
     output: Output = None,
     as_json: Json = False,
