@@ -1,8 +1,28 @@
-"""A node that a test can fill."""
+"""Nodes that a test can fill."""
 
 from pagelens.machine import Machine, load_machine
 
 MIB = 1 << 20
+# A machine of two NUMA nodes: caches that 16 MiB do not fit into, and matrices that are assumed.
+TWO_NODES = """
+schema = 1
+base = "skx-6140-2s"
+name = "small"
+title = "Small"
+mode = "single"
+[l2]
+size = { value = "64 KiB", assumed = "small" }
+[l3]
+size = { value = "1584 KiB", assumed = "small" }
+[snoop_filter]
+sets = { value = 128, assumed = "small" }
+[numa]
+sizes = { value = ["1 GiB", "1 GiB"], assumed = "small" }
+bandwidths = { value = ["105 34.3 GB/s", "34.3 105 GB/s"], assumed = "as measured of others" }
+[ddr]
+size = { value = "2 GiB", assumed = "small" }
+bandwidth = { value = "210 GB/s", assumed = "the sum of the nodes" }
+"""
 
 
 def small(fast_bytes: int = 64 * MIB) -> Machine:

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from small_machine import TWO_NODES
 
 import pagelens as pl
 from pagelens.accesses.declared import Array, DeclaredWorkload, Loops, Sweep
@@ -14,32 +15,12 @@ from pagelens.explain.html import render_html
 from pagelens.machine import Machine, load_machine, read_machine_file
 
 MIB = 1 << 20
-# Caches that 24 MiB do not fit into, and matrices that are assumed.
-MACHINE = """
-schema = 1
-base = "skx-6140-2s"
-name = "small"
-title = "Small"
-mode = "single"
-[l2]
-size = { value = "64 KiB", assumed = "small" }
-[l3]
-size = { value = "1584 KiB", assumed = "small" }
-[snoop_filter]
-sets = { value = 128, assumed = "small" }
-[numa]
-sizes = { value = ["1 GiB", "1 GiB"], assumed = "small" }
-bandwidths = { value = ["105 34.3 GB/s", "34.3 105 GB/s"], assumed = "as measured of others" }
-[ddr]
-size = { value = "2 GiB", assumed = "small" }
-bandwidth = { value = "210 GB/s", assumed = "the sum of the nodes" }
-"""
 
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     path = tmp_path_factory.mktemp("machine") / "small.toml"
-    path.write_text(MACHINE)
+    path.write_text(TWO_NODES)
     return read_machine_file(path)
 
 

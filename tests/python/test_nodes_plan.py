@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from run_library import PROGRAMS, build
+from small_machine import TWO_NODES
 
 import pagelens as pl
 from pagelens.api.planned_remedy import NAME
@@ -21,24 +22,6 @@ from pagelens.run.memory_tiers import NO_TIERS
 
 MIB = 1 << 20
 PAGES = 16 * MIB >> 12
-# Caches that the program's array does not fit into.
-MACHINE = """
-schema = 1
-base = "skx-6140-2s"
-name = "small"
-title = "Small"
-mode = "single"
-[l2]
-size = { value = "64 KiB", assumed = "small" }
-[l3]
-size = { value = "1584 KiB", assumed = "small" }
-[snoop_filter]
-sets = { value = 128, assumed = "small" }
-[numa]
-sizes = { value = ["1 GiB", "1 GiB"], assumed = "small" }
-[ddr]
-size = { value = "2 GiB", assumed = "small" }
-"""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +41,7 @@ def traced(program: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
 def explained(traced: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """The folder of an explanation, what it printed, and the name of the array."""
     folder = tmp_path_factory.mktemp("explained")
-    (folder / "small.toml").write_text(MACHINE)
+    (folder / "small.toml").write_text(TWO_NODES)
     trace, array = traced
     words = ["explain", str(trace), "--machine", str(folder / "small.toml"), "--nodes", "1"]
     words += ["--history", "boot; run", "--policies", f"aged,touch:{array},interleave:{array}"]
