@@ -13,6 +13,8 @@
 #include <link.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -49,9 +51,9 @@ uint8_t caller_now(void) { return own.now; }
 static function* as_function(void* symbol) { return __extension__(function*) symbol; }
 
 /* Looks for the function in a library, and in those that it was linked with. */
-static void* found_from(const struct link_map* map, const char* name, const void* not_this) {
-    if (!*map->l_name) return NULL; /* the program itself, whose order begins with this library */
-    void* library = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+static void* found_from(const char* path, const char* name, const void* not_this) {
+    if (!*path) return NULL; /* the program itself, whose order begins with this library */
+    void* library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
     if (library == NULL) return NULL;
     void* found = dlsym(library, name);
     dlclose(library);
@@ -64,17 +66,39 @@ static const struct link_map* library_at(const void* code) {
     return code && dladdr1(code, &info, (void**)&map, RTLD_DL_LINKMAP) ? map : NULL;
 }
 
+struct place {
+    size_t before;   /* libraries that come before it */
+    char path[1024]; /* on the stack of a thread of the program; a longer one is passed over */
+};
+
+static int copy_path(struct dl_phdr_info* info, size_t size, void* wanted) {
+    (void)size;
+    struct place* const place = wanted;
+    if (place->before-- > 0) return 0;
+    snprintf(place->path, sizeof place->path, "%s", info->dlpi_name);
+    return 1;
+}
+
+/* Looks in every library but `here`. Another thread may unload one meanwhile, so only copies of
+ * paths are kept. */
+static void* found_anywhere(const char* name, const struct link_map* here, const void* not_this) {
+    struct place place;
+    for (size_t at = 0; place.before = at, dl_iterate_phdr(copy_path, &place); at++) {
+        if (here && strcmp(place.path, here->l_name) == 0) continue;
+        void* found = found_from(place.path, name, not_this);
+        if (found) return found;
+    }
+    return NULL;
+}
+
 void* next_function(const char* name, const void* from, const void* wrapper) {
     const struct link_map* const here = library_at(wrapper);
     const struct link_map* caller = library_at(from);
     /* After a tail call of a function that was called here, the return address is here. */
     if (caller == here) caller = library_at(own.inside);
-    void* found = caller ? found_from(caller, name, wrapper) : NULL;
+    void* found = caller ? found_from(caller->l_name, name, wrapper) : NULL;
     if (found == NULL) found = dlsym(RTLD_NEXT, name);
-    const struct link_map* map = _r_debug.r_map;
-    for (; found == NULL && map; map = map->l_next)
-        if (map != here) found = found_from(map, name, wrapper);
-    return found;
+    return found ? found : found_anywhere(name, here, wrapper);
 }
 
 static int first_library(struct dl_phdr_info* info, size_t size, void* unloaded) {
