@@ -1,6 +1,6 @@
 # One command each; every target does its own set-up (scripts/setup) and builds only what changed.
 #   make demo       explain a real program over 64 nodes; ends by naming the report
-#   make test       all tests, under 8 minutes on 2 cores        make test-long   stress and fuzzing
+#   make test       all tests, about 10 minutes on 2 cores        make test-long   stress and fuzzing
 #   make lint       formats, types                               make format      puts formats right
 #   make sanitize   C++ tests under ASan and UBSan
 #   make bench      the figures of docs/results/bench.md         make docs        generated pages, links
