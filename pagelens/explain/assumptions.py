@@ -24,7 +24,8 @@ def assumptions(
 ) -> list[Assumption]:
     """Return one entry for each assumed value of the time model, and for each that was `tried`.
 
-    Those of the time model come first, in the order of the machine file.
+    Those of the time model come first, in the order of the machine file. All are judged by the gain in the
+    median. Where the conclusion rests on the slow nodes, the median cannot judge it, and there is no entry.
     """
     rows = ensemble.tables.assumed
     if ensemble.phase is not None:
@@ -48,15 +49,16 @@ def assumptions(
         if (name, factors_of(sourced)[0], ensemble.baseline) in medians
     }
     stated = {each.name: each.value for each in stated_values(ensemble.machine)}
-    return [
+    found = (
         _assumption(name, stated[name], dict(sorted({**of, 1.0: as_it_is}.items())), remedies)
         for name, of in {**of_times, **(tried or {})}.items()
-    ]
+    )
+    return [each for each in found if each is not None]
 
 
 def _assumption(
     name: str, sourced: Sourced[Any], gains: Mapping[float, Gains], remedies: Sequence[RemedyGain]
-) -> Assumption:
+) -> Assumption | None:
     advised = next((r.policy for r in remedies if r.verdict == "gains"), None)
     factors = np.array(list(gains))
     policies = [advised] if advised else [r.policy for r in remedies if r.verdict == "none"]
@@ -65,6 +67,8 @@ def _assumption(
     gained = [max((of[name] for name in every), default=1.0) for of in gains.values()]
     which = [max(policies, key=of.__getitem__, default="") for of in gains.values()]
     holds = best > MATTERS if advised else best <= MATTERS
+    if not holds[factors == 1].all():
+        return None
     low, high = _around(factors, best, holds)
     turns = {
         side: f"'{which[at]}' gains {'less' if advised else 'more'} than 2%"

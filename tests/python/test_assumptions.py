@@ -12,7 +12,7 @@ import pagelens as pl
 from pagelens.accesses.declared import declared
 from pagelens.ensemble import Scaled
 from pagelens.ensemble.scale import shrink
-from pagelens.explain.assumptions import _around
+from pagelens.explain.assumptions import _around, _assumption
 from pagelens.explain.conclusion import _assumed
 from pagelens.explain.model import Assumption
 from pagelens.explain.verdict import Verdict
@@ -224,3 +224,13 @@ def test_nothing_is_said_to_survive_that_was_not_judged(verdicts: tuple[Verdict,
     sentences = _assumed([stays], remedies)
     assert len(sentences) == bool(said)
     assert all(sentence.startswith(said) for sentence in sentences)
+
+
+@pytest.mark.parametrize(("median", "entries"), [(1.0, 0), (1.5, 1)])
+def test_advice_for_slow_nodes_is_not_judged_by_the_median(median: float, entries: int) -> None:
+    # All remedies gain as much with any value: nothing was divided by, and no range is claimed.
+    remedy = pl.explain(synthetic.ensemble(nodes=8)).remedies[0]
+    advised = remedy.model_copy(update={"verdict": "gains", "gain_median": median, "gain_p95": 1.5})
+    value = load_machine("cori-knl-cache").ddr.latency
+    gains = {factor: {advised.policy: median} for factor in (0.5, 1.0, 2.0)}
+    assert [_assumption("ddr.latency", value, gains, [advised]) is not None] == [entries == 1]

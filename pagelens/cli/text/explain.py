@@ -236,7 +236,7 @@ def _remedies(e: Explanation) -> Iterator[str]:
 
 def _assumptions(e: Explanation) -> Iterator[str]:
     if not e.assumptions:
-        yield "The machine file assumes no value that could be tried."
+        yield "No value that the machine file assumes could be tried and judged by the median node."
         return
     what = "the advised remedy" if any(r.verdict == "gains" for r in e.remedies) else "the best remedy"
     yield from _heading(
