@@ -16,6 +16,7 @@ from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_BYTES, LINE_BYTES
 from pagelens.errors import Failure, UsageError
 from pagelens.host.memory_policy import bound_to, nodes_of_pages
 from pagelens.host.numa_nodes import NumaNode, read_nodes
+from pagelens.host.proc_files import sizes
 from pagelens.host.system import System
 from pagelens.units import format_size
 
@@ -144,13 +145,9 @@ def _size(
     return size
 
 
-def _free_bytes(system: System, node: NumaNode) -> float:
+def _free_bytes(system: System, node: NumaNode) -> int:
     """Return what the node has free, or a large number if nothing says it."""
-    for line in system.text(f"{node.path}/meminfo").splitlines():
-        words = line.split()
-        if "MemFree:" in words and words[-1] == "kB" and words[-2].isdecimal():
-            return int(words[-2]) << 10
-    return float(1 << 62)
+    return sizes(system, f"{node.path}/meminfo").get("MemFree", 1 << 62)
 
 
 def _memory_on(node: int, size: int, cpu: int, several: bool) -> _probes.Memory:
