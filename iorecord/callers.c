@@ -35,14 +35,16 @@ static const char* const NAMES[] = {NULL,
 #undef NAME
 };
 
+enum { MOST_CALLS = 64 }; /* whose functions a thread remembers */
+
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
     uint8_t now;
     const void* inside; /* the innermost function that was called here */
     struct {
-        const void *from, *inside; /* at the last call */
-        function* next;
+        const void *from, *wrapper, *inside; /* at the last call */
+        void* next;
         unsigned long long unloaded; /* libraries by then */
-    } last[CALLER_COUNT];
+    } known[MOST_CALLS];
 } own;
 
 uint8_t caller_now(void) { return own.now; }
@@ -91,7 +93,7 @@ static void* found_anywhere(const char* name, const struct link_map* here, const
     return NULL;
 }
 
-void* next_function(const char* name, const void* from, const void* wrapper) {
+static void* look_for(const char* name, const void* from, const void* wrapper) {
     const struct link_map* const here = library_at(wrapper);
     const struct link_map* caller = library_at(from);
     /* After a tail call of a function that was called here, the return address is here. */
@@ -107,29 +109,33 @@ static int first_library(struct dl_phdr_info* info, size_t size, void* unloaded)
     return 1; /* the count is the same in all */
 }
 
-unsigned long long libraries_unloaded(void) {
+/* Another library may get the addresses of one that is gone. */
+static unsigned long long libraries_unloaded(void) {
     unsigned long long unloaded = 0;
     dl_iterate_phdr(first_library, &unloaded);
     return unloaded;
 }
 
-static function* next_of(enum caller caller, const void* from, const void* wrapper) {
+void* next_function(const char* name, const void* from, const void* wrapper) {
     const unsigned long long unloaded = libraries_unloaded();
-    const bool known = own.last[caller].from == from && own.last[caller].inside == own.inside &&
-                       own.last[caller].unloaded == unloaded;
-    if (known) return own.last[caller].next;
+    __typeof__(*own.known)* const known = &own.known[((uintptr_t)from >> 2) % MOST_CALLS];
+    if (known->from == from && known->wrapper == wrapper && known->inside == own.inside &&
+        known->unloaded == unloaded)
+        return known->next;
     const int saved_errno = errno;
-    own.last[caller].next = as_function(next_function(NAMES[caller], from, wrapper));
-    own.last[caller].from = from;
-    own.last[caller].inside = own.inside;
-    own.last[caller].unloaded = unloaded;
+    void* const next = look_for(name, from, wrapper);
+    known->from = from;
+    known->wrapper = wrapper;
+    known->inside = own.inside;
+    known->next = next;
+    known->unloaded = unloaded;
     errno = saved_errno;
-    return own.last[caller].next;
+    return next;
 }
 
 static long called(enum caller caller, const void* from, const void* wrapper, long a, long b,
                    long c, long d, long e, long f) {
-    function* const next = next_of(caller, from, wrapper);
+    function* const next = as_function(next_function(NAMES[caller], from, wrapper));
     if (next == NULL) return -1; /* the program found a function by name that no library has */
     const uint8_t outer = own.now;
     const void* const inside = own.inside;

@@ -30,8 +30,4 @@ uint8_t caller_now(void);
  * own one is `wrapper`. Returns NULL if no library has one. */
 void* next_function(const char* name, const void* from, const void* wrapper);
 
-/* Returns how many libraries the process has unloaded. What next_function() found holds only until
- * this number changes, because another library may get the addresses of one that is gone. */
-unsigned long long libraries_unloaded(void);
-
 #endif

@@ -173,38 +173,14 @@ static unsigned queue_ring(const struct io_uring* ring) {
 
 #define CODE(function) ((const void*)(uintptr_t)(function))
 
-enum { MOST_CALLS = 16 }; /* whose functions a thread remembers */
-
-THREAD_LOCAL struct {
-    const void *from, *wrapper;
-    void* next;
-    unsigned long long unloaded; /* libraries by then */
-} known_calls[MOST_CALLS];
-
-/* Finds the caller's function, which may be its own: plug-ins have liburing linked into them. */
-static void* liburing(const char* name, const void* from, const void* wrapper) {
-    const unsigned place = (unsigned)((uintptr_t)from >> 2) % MOST_CALLS;
-    const unsigned long long unloaded = libraries_unloaded();
-    if (known_calls[place].from == from && known_calls[place].wrapper == wrapper &&
-        known_calls[place].unloaded == unloaded)
-        return known_calls[place].next;
-    const int saved_errno = errno;
-    void* next = next_function(name, from, wrapper);
-    known_calls[place].from = from;
-    known_calls[place].wrapper = wrapper;
-    known_calls[place].next = next;
-    known_calls[place].unloaded = unloaded;
-    errno = saved_errno;
-    return next;
-}
-
-#define ON_RING(name, kind, wanted, parameters, arguments)            \
-    EXPORT int name parameters;                                       \
-    EXPORT int name parameters {                                      \
-        int(*next) parameters = __extension__(__typeof__(next))       \
-            liburing(#name, __builtin_return_address(0), CODE(name)); \
-        if (next == NULL) return -ENOSYS;                             \
-        IN_QUEUE(kind, wanted, next arguments);                       \
+/* The caller's liburing may be its own: plug-ins have it linked into them. */
+#define ON_RING(name, kind, wanted, parameters, arguments)                 \
+    EXPORT int name parameters;                                            \
+    EXPORT int name parameters {                                           \
+        int(*next) parameters = __extension__(__typeof__(next))            \
+            next_function(#name, __builtin_return_address(0), CODE(name)); \
+        if (next == NULL) return -ENOSYS;                                  \
+        IN_QUEUE(kind, wanted, next arguments);                            \
     }
 
 ON_RING(io_uring_submit, KIND_SUBMIT, queue_ring(ring), (struct io_uring * ring), (ring))
