@@ -5,13 +5,13 @@ in a process of its own, so they are not here.
 """
 
 import random
-import re
 import struct
 from collections.abc import Callable, Iterator
 from io import BytesIO
 
 import polars as pl
 import pyarrow.parquet as pq
+from mutations import mutate
 
 from pagelens.errors import UsageError
 from pagelens.io.importers.builder import RecordingBuilder
@@ -111,33 +111,9 @@ _TOKENS = tuple(
 _NUMBERS = tuple(struct.pack("<Q", n) for n in (0, 1, 1 << 31, 1 << 32, 1 << 62, 1 << 63, (1 << 64) - 1))
 
 
-def mutate(data: bytes, draw: random.Random) -> bytes:
-    """Return the data with one to six changes of bytes, tokens, numbers, spans or lines."""
-    for _ in range(draw.randint(1, 6)):
-        at, other = draw.randrange(len(data) + 1), draw.randrange(len(data) + 1)
-        low, high = min(at, other), min(max(at, other), min(at, other) + draw.choice((1, 4, 40, 400)))
-        match draw.randrange(7):
-            case 0:
-                data = data[:at] + bytes([draw.randrange(256)]) + data[at + 1 :]
-            case 1:
-                data = data[:at] + draw.choice(_TOKENS) + data[at:]
-            case 2:
-                data = data[:low] + data[high:]
-            case 3:
-                data = data[:at] + data[low:high] + data[at:]
-            case 4:
-                data = data[: at & ~7] + draw.choice(_NUMBERS) + data[(at & ~7) + 8 :]
-            case 5:
-                lines = data.split(b"\n")
-                first, second = draw.randrange(len(lines)), draw.randrange(len(lines))
-                lines[first], lines[second] = lines[second], lines[first]
-                data = b"\n".join(lines)
-            case _:
-                numbers = list(re.finditer(rb"[0-9]+", data))
-                if numbers:
-                    number = draw.choice(numbers)
-                    data = data[: number.start()] + draw.choice(_TOKENS) + data[number.end() :]
-    return data
+def _number(data: bytes, at: int, low: int, high: int, draw: random.Random) -> bytes:
+    """Put a number into a word of eight bytes, as raw logs have them."""
+    return data[: at & ~7] + draw.choice(_NUMBERS) + data[(at & ~7) + 8 :]
 
 
 def inputs(target: str, seed: int, count: int) -> Iterator[bytes]:
@@ -148,7 +124,7 @@ def inputs(target: str, seed: int, count: int) -> Iterator[bytes]:
     for _ in range(count):
         if draw.random() < 0.4 or len(data) > 20_000:
             data = draw.choice(seeds)
-        data = mutate(data, draw)
+        data = mutate(data, draw, 6, _TOKENS, _number)
         yield data
 
 

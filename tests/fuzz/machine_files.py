@@ -4,9 +4,10 @@ Any bytes give what the file states, or one line of error.
 """
 
 import random
-import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from mutations import mutate
 
 from pagelens.address.hashes import list_hashes, parse_hash
 from pagelens.errors import UsageError
@@ -34,35 +35,11 @@ TOKENS = tuple(
 )  # fmt: skip
 
 
-def mutate(data: bytes, draw: random.Random) -> bytes:
-    """One to eight changes: bytes, tokens, numbers, lines, spans moved within a file or between files."""
-    for _ in range(draw.randint(1, 8)):
-        at, other = draw.randrange(len(data) + 1), draw.randrange(len(data) + 1)
-        low, high = min(at, other), min(max(at, other), min(at, other) + draw.choice((1, 4, 40, 400)))
-        match draw.randrange(7):
-            case 0:
-                data = data[:at] + bytes([draw.randrange(256)]) + data[at + 1 :]
-            case 1:
-                data = data[:at] + draw.choice(TOKENS) + data[at:]
-            case 2:
-                data = data[:low] + data[high:]
-            case 3:
-                data = data[:at] + data[low:high] + data[at:]
-            case 4:
-                source = draw.choice(SEEDS)
-                begin = draw.randrange(len(source))
-                data = data[:low] + source[begin : begin + draw.choice((4, 40, 400))] + data[high:]
-            case 5:
-                lines = data.split(b"\n")
-                first, second = draw.randrange(len(lines)), draw.randrange(len(lines))
-                lines[first], lines[second] = lines[second], lines[first]
-                data = b"\n".join(lines)
-            case _:
-                numbers = list(re.finditer(rb"[0-9]+", data))
-                if numbers:
-                    number = draw.choice(numbers)
-                    data = data[: number.start()] + draw.choice(TOKENS) + data[number.end() :]
-    return data
+def _span_of_another(data: bytes, at: int, low: int, high: int, draw: random.Random) -> bytes:
+    """Put a span of another file in the place of one."""
+    source = draw.choice(SEEDS)
+    begin = draw.randrange(len(source))
+    return data[:low] + source[begin : begin + draw.choice((4, 40, 400))] + data[high:]
 
 
 def inputs(seed: int, count: int) -> Iterator[bytes]:
@@ -72,7 +49,7 @@ def inputs(seed: int, count: int) -> Iterator[bytes]:
     for _ in range(count):
         if draw.random() < 0.3 or len(data) > 20_000:
             data = draw.choice(SEEDS)
-        data = mutate(data, draw)
+        data = mutate(data, draw, 8, TOKENS, _span_of_another)
         yield data
 
 

@@ -1,23 +1,12 @@
 """The readers of `pagelens io` survive any bytes: a short run, and more inputs in `make test-long`."""
 
-import importlib.util
 import os
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import pytest
+from io_logs import run
 
-_PATH = Path(__file__).parents[1] / "fuzz" / "io_logs.py"
 _LONG = {"strace": 300_000, "fio": 500_000, "raw-bytes": 500_000, "recording": 300_000, "raw": 50_000}
-
-
-def run(target: str, seed: int, count: int) -> int:
-    spec = importlib.util.spec_from_file_location("io_logs", _PATH)
-    assert spec is not None
-    assert spec.loader is not None
-    fuzz = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fuzz)
-    return int(fuzz.run(target, seed, count))
 
 
 @pytest.mark.parametrize(
