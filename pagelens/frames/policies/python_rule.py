@@ -42,9 +42,12 @@ class PythonRule:
             )
         if not 0 < len(chosen) <= pages:
             raise UsageError(f"{name}: returned {len(chosen)} frames; return 1 to {pages}")
-        if not np.isin(chosen, free).all():
+        is_left = np.zeros(int(free[-1]) + 1, dtype=bool)
+        is_left[free] = True
+        if chosen.min() < 0 or chosen.max() >= len(is_left) or not is_left[chosen].all():
             raise UsageError(f"{name}: returned a frame that is not free; choose from its first argument")
-        if len(np.unique(chosen)) != len(chosen):
+        is_left[chosen] = False
+        if np.count_nonzero(is_left) != len(free) - len(chosen):
             raise UsageError(f"{name}: returned a frame twice; a frame holds one page")
 
 
@@ -70,8 +73,9 @@ def placed_by(choose: ChooseFrames, page_bits: int = FRAME_BITS) -> PythonRule:
 def free_frames(memory: _core.Memory) -> NDArray[np.uint32]:
     """Return the numbers of all frames in the free lists, uint32[n], ascending."""
     blocks = memory.free_blocks()
-    sizes = np.left_shift(1, blocks[:, 1].astype(np.int64))
-    begins = np.cumsum(sizes) - sizes
-    inside = np.arange(int(sizes.sum())) - np.repeat(begins, sizes)
-    frames = np.repeat(blocks[:, 0].astype(np.int64), sizes) + inside
-    return np.sort(frames).astype(np.uint32)
+    blocks = blocks[np.argsort(blocks[:, 0])]
+    sizes = np.left_shift(1, blocks[:, 1]).astype(np.uint32)
+    ends = np.cumsum(sizes, dtype=np.uint32)
+    # The n-th free frame lies as far behind n as its block begins behind the free frames before it.
+    behind = blocks[:, 0].astype(np.uint32) - (ends - sizes)
+    return np.arange(sizes.sum(), dtype=np.uint32) + np.repeat(behind, sizes)
