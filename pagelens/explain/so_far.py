@@ -34,7 +34,7 @@ def bounds_in_words(least: float, most: float) -> str:
     """Say what placement can cost at most, before anything is simulated."""
     if most <= least:
         return "Page placement cannot change the time: the program waits for no memory."
-    cost = f"{format_time(most - least)} of {format_time(least)}"
+    added, best = format_time(most - least), format_time(least)
     if most <= MATTERS * least:
-        return f"Page placement cannot matter: it changes the time by at most {cost}."
-    return f"Page placement can cost at most {cost}; nodes say how much."
+        return f"Page placement cannot matter: it adds at most {added} to {best}."
+    return f"Page placement adds at most {added} to {best}; simulated nodes say how much."
