@@ -1,5 +1,6 @@
 """`pagelens machines detect`: what is made of captured trees, of damaged ones, and of this machine."""
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -87,6 +88,31 @@ def test_memory_without_processors_that_is_slower_is_the_lower_tier(tmp_path: Pa
     assert machine.fast_memory is not None
     assert (machine.fast_memory.bandwidth.value, machine.ddr.bandwidth.value) == (460e9, 56e9)
     assert machine.ddr.latency.value == pytest.approx(255e-9)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "base"),
+    [
+        ("GenuineIntel", 6, 0x3F, "haswell-ep"),
+        ("GenuineIntel", 6, 0x4F, "broadwell-ep"),
+        ("GenuineIntel", 6, 0xCF, "emerald-rapids"),
+        ("AuthenticAMD", 23, 0x31, "rome"),
+    ],
+)
+def test_what_processors_of_a_kind_share_is_their_familys(
+    vendor: str, family: int, model: int, base: str, tmp_path: Path
+) -> None:
+    root = lay_out(read_tree("two-socket-8160"), tmp_path).root
+    cpuinfo = root / "proc/cpuinfo"
+    text = cpuinfo.read_text().replace("GenuineIntel", vendor)
+    text = re.sub(r"(cpu family\t: )\d+", rf"\g<1>{family}", text)
+    cpuinfo.write_text(re.sub(r"(model\t\t: )\d+", rf"\g<1>{model}", text))
+    found = detect(System(root))
+    assert found.base == f"family/{base}"
+    machine = parse_machine(found.to_toml().encode(), "x.toml")
+    assert machine.l3 is not None
+    assert machine.l3.latency.label == "assumed"
+    assert machine.pipeline is not None
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,14 @@ from pagelens.units import parse_rate, parse_size
 # revision guides). What all processors of a kind share is not read but taken over from the kind.
 _KINDS: Mapping[tuple[str, int, int], Kind] = {
     ("GenuineIntel", 6, 0x2D): Kind("family/sandy-bridge-ep"),
+    ("GenuineIntel", 6, 0x3F): Kind("family/haswell-ep"),
+    ("GenuineIntel", 6, 0x4F): Kind("family/broadwell-ep"),
     ("GenuineIntel", 6, 0x55): Kind("family/skylake-sp", "skx", 11),  # and its successors on the same socket
     ("GenuineIntel", 6, 0x57): Kind("family/knl"),
     ("GenuineIntel", 6, 0x6A): Kind("family/ice-lake-sp", "icx", 12),
     ("GenuineIntel", 6, 0x8F): Kind("family/sapphire-rapids", "spr", 15),
+    ("GenuineIntel", 6, 0xCF): Kind("family/emerald-rapids", "emr", 20, 4096),
+    ("AuthenticAMD", 23, 0x31): Kind("family/rome"),
     ("AuthenticAMD", 25, 0x01): Kind("family/milan"),
     ("AuthenticAMD", 25, 0x11): Kind("family/genoa"),
 }

@@ -9,7 +9,6 @@ from pagelens.machine.detect.processor import Cache, Processor
 
 Section = dict[str, Found]
 
-SLICE_SETS = 2048  # of the L3 of Intel's servers since Sandy Bridge EP; their hashes are known by slices
 MOST_SLICES = 1024
 
 
@@ -20,6 +19,7 @@ class Kind:
     base: str
     hashes: str = ""  # the hash of their slices: the name in machines/hashes/ before the number
     slice_ways: int = 0  # the ways of their L3, stated with `hashes` only
+    slice_sets: int = 2048  # of Intel's servers from Sandy Bridge EP to Sapphire Rapids
 
     def hash_of(self, slices: int) -> str | None:
         """Return the name of the hash for that many slices, or None if it is unknown."""
@@ -34,7 +34,7 @@ def shared_sections(processor: Processor, kind: Kind | None) -> dict[str, Sectio
     if cache is not None and sets * LINE_BYTES * cache.ways != cache.size:
         sets = 0
     if kind is not None and kind.hashes:
-        return _of_known_slices(processor, kind, cache if sets % SLICE_SETS == 0 else None, sets)
+        return _of_known_slices(processor, kind, cache if sets % kind.slice_sets == 0 else None, sets)
     if cache is None or not 0 < sets <= MOST_SLICES << 20:
         return {}
     sharers = processor.shared_by(cache)
@@ -53,12 +53,12 @@ def shared_sections(processor: Processor, kind: Kind | None) -> dict[str, Sectio
 
 
 def _of_known_slices(processor: Processor, kind: Kind, cache: Cache | None, sets: int) -> dict[str, Section]:
-    """Return the sections of a processor whose slices all have SLICE_SETS sets."""
+    """Return the sections of a processor whose slices all have as many sets."""
     slices = assumed(min(processor.cores.count, MOST_SLICES), "nothing here says; one a core")
-    size = LINE_BYTES * SLICE_SETS * kind.slice_ways * slices.count
+    size = LINE_BYTES * kind.slice_sets * kind.slice_ways * slices.count
     l3: Section = {"size": assumed(size_text(size), "nothing here says; as of its kind")}
-    if cache is not None and 0 < sets // SLICE_SETS <= MOST_SLICES:
-        slices = read(sets // SLICE_SETS, f"{cache.where}: its sets over {SLICE_SETS} of a slice")
+    if cache is not None and 0 < sets // kind.slice_sets <= MOST_SLICES:
+        slices = read(sets // kind.slice_sets, f"{cache.where}: its sets over {kind.slice_sets} of a slice")
         l3 = _stated(cache)
     both = {"slices": slices}
     if (name := kind.hash_of(slices.count)) is not None:
