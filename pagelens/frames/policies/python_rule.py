@@ -78,4 +78,5 @@ def free_frames(memory: _core.Memory) -> NDArray[np.uint32]:
     ends = np.cumsum(sizes, dtype=np.uint32)
     # The n-th free frame lies as far behind n as its block begins behind the free frames before it.
     behind = blocks[:, 0].astype(np.uint32) - (ends - sizes)
-    return np.arange(sizes.sum(), dtype=np.uint32) + np.repeat(behind, sizes)
+    frames: NDArray[np.uint32] = np.arange(sizes.sum(), dtype=np.uint32) + np.repeat(behind, sizes)
+    return frames
