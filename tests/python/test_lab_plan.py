@@ -273,8 +273,12 @@ def test_the_fast_nodes_share_of_the_lines_is_what_place_predicts(
     assert fast / (fast + slow) == pytest.approx(share, abs=0.02)
 
 
+@pytest.mark.parametrize(
+    "slow",  # where memory comes from without a word, or named
+    [pytest.param((), id="unnamed"), pytest.param((SLOW,), id="named", marks=pytest.mark.long)],
+)
 def test_objects_change_places_between_regions_page_by_page(
-    guest: tuple[Guest, list[str]], program: Path
+    slow: tuple[int, ...], guest: tuple[Guest, list[str]], program: Path
 ) -> None:
     running, words = guest
     first, second = {"first": 1.0, "second": 0.0}, {"first": 0.0, "second": 1.0}
@@ -286,31 +290,30 @@ def test_objects_change_places_between_regions_page_by_page(
         planned_variable("table", f"{program.name}!table", share=0.0, shares=second),
         capacity=3 * MIB,
     )
-    for slow in ((), (SLOW,)):  # where memory comes from without a word, and named
-        tiers = Tiers((FAST,), slow, None)
-        running.put("/lab/moving-plan", plan_for_guest("/app/planned", program, plan, tiers))
-        again = [word.replace("/lab/plan", "/lab/moving-plan") for word in words]
-        said = dict(line.split(": ", 1) for line in running.run(*again, "regions").checked().splitlines())
-        for number in (1, 2):
-            assert placed(said[f"first{number}-mesh"]) == [(256, FAST)]
-            assert placed(said[f"second{number}-mesh"]) == [(256, SLOW)]
-            for name in ("zeroed", "mapped", "table"):
-                (_, inside), *rest = placed(said[f"first{number}-{name}"])
-                assert (inside, rest) == (SLOW, [])
-                (_, inside), *rest = placed(said[f"second{number}-{name}"])
-                assert inside == FAST
-                assert sum(count for count, _ in rest) <= 1  # that table shares with a neighbour
-        assert placed(said["before-mesh"]) == placed(said["within-mesh"]) == [(64, FAST), (192, SLOW)]
-        assert placed(said["before-mapped"]) == [(128, FAST), (128, SLOW)]
-        assert placed(said["outside-mesh"]) == [(256, SLOW)]
-        assert placed(said["outside-mapped"]) == [(256, FAST)]
-        assert placed(said["first-born"]) == [(256, FAST)]
-        assert placed(said["second-born"]) == [(256, SLOW)]
-        assert said["regions"] == "0 wrong, grown"
-        moves = json.loads(running.get("/report"))["plan"]["moves"]
-        assert (moves["changes"], moves["skipped"], moves["stayed_bytes"]) == (8, 0, 0)
-        assert moves["moved_bytes"] > 2 * 2 * 3 * MIB
-        assert moves["seconds"] > 0
+    tiers = Tiers((FAST,), slow, None)
+    running.put("/lab/moving-plan", plan_for_guest("/app/planned", program, plan, tiers))
+    again = [word.replace("/lab/plan", "/lab/moving-plan") for word in words]
+    said = dict(line.split(": ", 1) for line in running.run(*again, "regions").checked().splitlines())
+    for number in (1, 2):
+        assert placed(said[f"first{number}-mesh"]) == [(256, FAST)]
+        assert placed(said[f"second{number}-mesh"]) == [(256, SLOW)]
+        for name in ("zeroed", "mapped", "table"):
+            (_, inside), *rest = placed(said[f"first{number}-{name}"])
+            assert (inside, rest) == (SLOW, [])
+            (_, inside), *rest = placed(said[f"second{number}-{name}"])
+            assert inside == FAST
+            assert sum(count for count, _ in rest) <= 1  # that table shares with a neighbour
+    assert placed(said["before-mesh"]) == placed(said["within-mesh"]) == [(64, FAST), (192, SLOW)]
+    assert placed(said["before-mapped"]) == [(128, FAST), (128, SLOW)]
+    assert placed(said["outside-mesh"]) == [(256, SLOW)]
+    assert placed(said["outside-mapped"]) == [(256, FAST)]
+    assert placed(said["first-born"]) == [(256, FAST)]
+    assert placed(said["second-born"]) == [(256, SLOW)]
+    assert said["regions"] == "0 wrong, grown"
+    moves = json.loads(running.get("/report"))["plan"]["moves"]
+    assert (moves["changes"], moves["skipped"], moves["stayed_bytes"]) == (8, 0, 0)
+    assert moves["moved_bytes"] > 2 * 2 * 3 * MIB
+    assert moves["seconds"] > 0
 
 
 IN_TURN = """
