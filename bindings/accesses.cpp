@@ -19,6 +19,7 @@
 #include "bindings/register.hpp"
 #include "bindings/signals.hpp"
 #include "core/accesses/compile.hpp"
+#include "core/accesses/job.hpp"
 #include "core/accesses/survey.hpp"
 #include "core/accesses/survey_and_compile.hpp"
 #include "core/accesses/trace_reader.hpp"
@@ -108,6 +109,29 @@ void register_program(nb::module_& m) {
                      "The marked phase of each interval; empty without intervals.");
 }
 
+void register_job(nb::module_& m) {
+    nb::class_<Process>(m, "Process",
+                        "A process of a job, and what its numbers are there "
+                        "(core/accesses/job.hpp).")
+        .def(
+            "__init__",
+            [](Process* process, std::shared_ptr<const Program> program,
+               std::vector<std::uint16_t> objects, std::vector<std::uint32_t> phases,
+               std::vector<std::uint32_t> files) {
+                new (process) Process{std::move(program), std::move(objects), std::move(phases),
+                                      std::move(files)};
+            },
+            "program"_a, "objects"_a, "phases"_a, "files"_a);
+    m.def(
+        "job_of",
+        [](std::vector<Process> processes, unsigned objects, unsigned phases) {
+            const nb::gil_scoped_release released;
+            return job_of(std::move(processes), objects, phases);
+        },
+        "processes"_a, "objects"_a, "phases"_a,
+        "One program whose threads are those of all processes, in their order. Raises ValueError.");
+}
+
 void register_padding(nb::module_& m) {
     nb::class_<Padding>(m, "Padding",
                         "Memory put between blocks of a program (core/accesses/padding.hpp).")
@@ -193,6 +217,12 @@ void register_survey(nb::module_& m) {
                 return names;
             },
             "Names of regions: bytes, as the program has them.")
+        .def_prop_ro(
+            "phase_order",
+            [](nb::handle_t<Survey> self) {
+                return view(std::span(nb::cast<const Survey&>(self).phase_order), self);
+            },
+            "Phases as they begin in the run, uint32.")
         .def_ro("instructions", &Survey::instructions, "Of each thread.")
         .def_ro("peak_pages", &Survey::peak_pages)
         .def_ro("file_pages", &Survey::file_pages)
@@ -309,6 +339,7 @@ Poll poll_of(const CancelFlag* cancel) {
 void register_accesses(nb::module_& m) {
     nb::exception<TraceError>(m, "TraceError");
     register_program(m);
+    register_job(m);
     register_padding(m);
     register_options(m);
     register_definitions(m);

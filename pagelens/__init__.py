@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         record,
         simulate,
         trace,
+        traces,
         try_assumed,
         workload,
     )
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "pagelens.api": (
         "Ensemble", "Explanation", "JobCost", "audit", "conflicts", "diff", "explain", "import_trace",
-        "job_cost", "machine", "machines", "measure", "place", "record", "simulate", "trace",
+        "job_cost", "machine", "machines", "measure", "place", "record", "simulate", "trace", "traces",
         "try_assumed", "workload",
     ),
     "pagelens.accesses.trace_recorder": ("TraceRecorder",),
@@ -100,6 +101,7 @@ __all__ = [
     "simulate",
     "study",
     "trace",
+    "traces",
     "try_assumed",
     "workload",
 ]

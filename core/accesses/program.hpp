@@ -12,6 +12,10 @@
 
 namespace pagelens {
 
+// Bits of a page number that lie within an address space: 48 bits of an address, as page tables of
+// four levels have. Those above say which address space it is, where a program has several.
+inline constexpr unsigned space_shift = 36;
+
 // A cursor over the ops of a program. Batches stay valid until the next call; an empty batch ends.
 class Cursor {
   public:
@@ -39,6 +43,8 @@ class Program {
 
     // Dense page index -> virtual page number, ascending where the pages are neighbours.
     [[nodiscard]] virtual std::span<const VirtualPage> pages() const = 0;
+    // Address spaces, one for each process (core/accesses/job.hpp).
+    [[nodiscard]] virtual unsigned spaces() const { return 1; }
     // Pages of files, by address. Large pages lie in anonymous memory, so none reaches into these.
     [[nodiscard]] virtual std::span<const FilePages> file_pages() const { return {}; }
     [[nodiscard]] virtual unsigned objects() const = 0;

@@ -31,6 +31,7 @@ struct PageRange {
 struct Survey {
     std::vector<SurveyedObject> objects;      // object 0 is the kernel's page clearing
     std::vector<std::string> phases;          // phase 0 is "before any marker"
+    std::vector<std::uint32_t> phase_order;   // as they begin in the run
     std::vector<PageRange> first_writes;      // in order; neighbours in a row are one range
     std::vector<PageRange> large_blocks;      // by address; what ever overlapped is one
     std::vector<std::uint64_t> instructions;  // of each thread

@@ -86,7 +86,7 @@ class Surveyor {
         }
     }
 
-    void phase(unsigned, unsigned) {}
+    void phase(unsigned phase, unsigned) { result_.phase_order.push_back(phase); }
 
     void birth(ObjectIndex object, std::uint64_t address, std::uint64_t bytes) {
         death(address);

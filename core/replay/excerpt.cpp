@@ -39,7 +39,8 @@ class ExcerptedProgram final : public Program {
           instructions_(whole.instructions().begin(), whole.instructions().end()),
           objects_(whole.objects()),
           phases_(whole.phases()),
-          threads_(whole.threads()) {
+          threads_(whole.threads()),
+          spaces_(whole.spaces()) {
         PageCopies copies(pages_.size(), ranks);
         std::vector<std::uint64_t> moved(phases_);
         unsigned phase = 0;
@@ -89,6 +90,7 @@ class ExcerptedProgram final : public Program {
         return std::make_unique<WholeCursor>(ops_);
     }
     [[nodiscard]] std::span<const VirtualPage> pages() const override { return pages_; }
+    [[nodiscard]] unsigned spaces() const override { return spaces_; }
     [[nodiscard]] std::span<const FilePages> file_pages() const override { return file_pages_; }
     [[nodiscard]] unsigned objects() const override { return objects_; }
     [[nodiscard]] unsigned phases() const override { return phases_; }
@@ -120,7 +122,7 @@ class ExcerptedProgram final : public Program {
     std::vector<VirtualPage> pages_;
     std::vector<FilePages> file_pages_;
     std::vector<std::uint64_t> instructions_;
-    unsigned objects_, phases_, threads_;
+    unsigned objects_, phases_, threads_, spaces_;
     std::vector<Op> ops_;
 };
 

@@ -29,7 +29,7 @@ constexpr std::uint32_t most_large_frames = 512;
 
 // Page tables that a rank needs at most: of 4 KiB pages, and the levels above them.
 std::uint32_t tables_of(const Program& program) {
-    std::size_t tables = 1;
+    std::size_t tables = program.spaces();
     for (unsigned level = 1; level < table_levels; ++level) {
         std::unordered_set<std::uint64_t> of_level;
         for (const VirtualPage page : program.pages()) of_level.insert(page.raw() >> (9 * level));
@@ -57,7 +57,7 @@ class NodeReplay {
         const std::uint32_t cores = cores_of(program, options);
         if (models[0]->tlb) {
             tlbs_.assign(cores, *models[0]->tlb);
-            tables_.resize(options.ranks);
+            tables_.resize(std::size_t{options.ranks} * program.spaces());
         }
         twins_.reserve(models.size());
         for (const NodeModel* model : models)
@@ -188,16 +188,31 @@ class NodeReplay {
                            });
     }
 
+    [[nodiscard]] VirtualAddress address_of(std::uint32_t page) const {
+        return VirtualAddress(program_.pages()[page].raw() * page_bytes);
+    }
+    // Numbers of pages say which address space they are in only where there are several.
+    [[nodiscard]] std::uint64_t space_of(std::uint32_t page) const {
+        return program_.spaces() == 1 ? 0 : program_.pages()[page].raw() >> space_shift;
+    }
+    [[nodiscard]] VirtualAddress address_in_space(std::uint32_t page) const {
+        const std::uint64_t number = program_.pages()[page].raw();
+        return VirtualAddress((number - (space_of(page) << space_shift)) * page_bytes);
+    }
+    PageTables& tables_for(std::uint32_t rank, std::uint32_t page) {
+        return tables_[std::size_t{rank} * program_.spaces() + space_of(page)];
+    }
+
     // `accesses` to a page, by the thread of the op in every rank.
     void translate(const Op& op, std::uint64_t accesses) {
         if (tlbs_.empty() || !options_.translating) return;
-        const VirtualAddress address(program_.pages()[op.page].raw() * page_bytes);
+        const VirtualAddress address = address_of(op.page), within = address_in_space(op.page);
         for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
             const PageSize size = size_of(pages_.order_of(op.page, rank));
             const std::uint32_t core = core_of(rank, op);
             const auto walk = [&](unsigned first, unsigned last) {
                 if (samples() || !options_.caching) return;
-                const auto entries = tables_[rank].entries(address, size);
+                const auto entries = tables_for(rank, op.page).entries(within, size);
                 for (unsigned level = first; level >= last; --level) {
                     const std::uint64_t entry = entries[level - 1];
                     const std::uint64_t line = 1ull << (entry / line_bytes % lines_per_page);
@@ -244,9 +259,9 @@ class NodeReplay {
 
     void map_in_tables(const Op& op) {
         if (tables_.empty()) return;
-        const VirtualAddress address(program_.pages()[op.page].raw() * page_bytes);
+        const VirtualAddress address = address_in_space(op.page);
         for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
-            tables_[rank].map(address, size_of(pages_.order_of(op.page, rank)), [&] {
+            tables_for(rank, op.page).map(address, size_of(pages_.order_of(op.page, rank)), [&] {
                 const Frame frame = pages_.take_frame(rank);
                 hand_out(frame.raw());
                 return frame;
@@ -341,7 +356,7 @@ class NodeReplay {
     std::vector<NodeTwin> twins_;
     bool times_clearing_;             // DRAM is told of cleared pages
     std::vector<Tlb> tlbs_;           // [core]; empty without
-    std::vector<PageTables> tables_;  // [rank]
+    std::vector<PageTables> tables_;  // [rank * spaces + space]
     // [frame] the object that used it last, up to the highest frame that was handed out
     HugeVector<std::uint16_t> owners_;
     NodeCounters counters_;  // what all machines have in common

@@ -1,4 +1,5 @@
 from .importers import find_importer as find_importer, importer_names as importer_names
+from .job import JobWorkload as JobWorkload
 from .program import locate as locate
 from .trace import (
     CutOf as CutOf,

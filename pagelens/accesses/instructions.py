@@ -92,6 +92,9 @@ _ZEROING = frozenset(["xor", "sub", "pxor", "xorps", "xorpd", "psubb", "psubw", 
 _NOTHING = frozenset(["nop", "endbr64", "prefetcht0", "prefetcht1", "prefetcht2", "prefetchnta", "prefetchw", "fnop", "vzeroupper", "zeroupper", "emms"])  # fmt: skip  # noqa: E501
 _FUSED = frozenset(["cmp", "test", "add", "sub", "and", "inc", "dec"])
 _COLUMNS = 18
+SPACE_PAGE_BITS = 36  # of a page's number in an address space (core/accesses/program.hpp)
+_LINE_BITS_OF_PAGE = 6
+MOST_THREADS = 4096  # of a trace (docs/trace-format.md)
 
 
 @dataclass(frozen=True)
@@ -125,33 +128,53 @@ class SampledRun:
     line: NDArray[np.uint64]  # [n]
 
 
-def decode_samples(
-    trace: _core.Trace, phases: Mapping[int, int], large_blocks: NDArray[np.uint64]
-) -> SampledCode | None:
-    """Return the code of a trace's samples, or None if it has none.
+@dataclass(frozen=True)
+class SampledTrace:
+    """A trace with samples. Its phases are known by their ids, its large blocks as `SampledCode` has them."""
 
-    `phases` gives the index of each phase by its id.
+    trace: _core.Trace
+    phases: Mapping[int, int]
+    large_blocks: NDArray[np.uint64]
+
+
+def decode_samples(traces: Sequence[SampledTrace]) -> SampledCode | None:
+    """Return the code of the samples of a job's processes, or None if one of them has none.
+
+    Each process has numbers of threads and lines of its own. Code that several of them have at one address is
+    decoded once.
     """
-    samples = trace.samples
-    if not samples:
+    if not all(process.trace.samples for process in traces):
         return None
-    used = sorted({block for sample in samples for block in sample.blocks})
-    by_id = {block.id: block for block in trace.code_blocks}
-    used = [number for number in used if number in by_id]
     rows: list[list[int]] = []
-    begin, counts, address, size = [0], [], [], []
-    for number in used:
-        block = by_id[number]
-        rows += decode(block.bytes, block.address)
-        counts.append(len(rows) - begin[-1])
-        begin.append(len(rows))
-        address.append(block.address)
-        size.append(len(block.bytes))
+    begin, counts, address, size = [0], list[int](), list[int](), list[int]()
+    known: dict[tuple[int, bytes], int] = {}  # the blocks of the processes before
+    runs: list[SampledRun] = []
+    for number, process in enumerate(traces):
+        samples = process.trace.samples
+        by_id = {block.id: block for block in process.trace.code_blocks}
+        index: dict[int, int] = {}
+        for used in sorted({block for sample in samples for block in sample.blocks}):
+            if (block := by_id.get(used)) is None:
+                continue
+            if (same := known.get((block.address, block.bytes))) is not None:
+                index[used] = same
+                continue
+            index[used] = len(counts)
+            rows += decode(block.bytes, block.address)
+            counts.append(len(rows) - begin[-1])
+            begin.append(len(rows))
+            address.append(block.address)
+            size.append(len(block.bytes))
+        known |= {(by_id[used].address, by_id[used].bytes): place for used, place in index.items()}
+        runs += [_run(sample, index, counts, process.phases, number) for sample in samples]
     addresses, sizes = np.asarray(address, dtype=np.uint64), np.asarray(size, dtype=np.uint64)
     table = np.asarray(rows, dtype=np.int64).reshape(-1, _COLUMNS)
     code = _core.Code(table, np.asarray(begin, dtype=np.uint64), addresses, sizes)
-    index = {number: place for place, number in enumerate(used)}
-    runs = [_run(sample, index, counts, phases) for sample in samples]
+    in_spaces = [
+        process.large_blocks + np.array([number << SPACE_PAGE_BITS, 0], dtype=np.uint64)
+        for number, process in enumerate(traces)
+    ]
+    large_blocks = np.concatenate(in_spaces)
     return SampledCode(code, runs, large_blocks, addresses, sizes, np.asarray(counts, dtype=np.int64))
 
 
@@ -160,14 +183,16 @@ def _run(
     index: Mapping[int, int],
     counts: Sequence[int],
     phases: Mapping[int, int],
+    process: int,
 ) -> SampledRun:
     """Return what one sample executed. Blocks that were not recorded are left out."""
     known = [number in index for number in sample.blocks]
     blocks = [index[number] for number in sample.blocks if number in index]
     place = np.cumsum(known) - 1
     accesses = [access for access in sample.accesses if known[access.block]]
+    space = np.uint64(process << SPACE_PAGE_BITS + _LINE_BITS_OF_PAGE)
     return SampledRun(
-        sample.thread,
+        process * MOST_THREADS + sample.thread,
         sample.first_instruction,
         phases.get(sample.phase, 0),
         sum(counts[block] for block in blocks),
@@ -175,7 +200,7 @@ def _run(
         np.array([place[access.block] for access in accesses], dtype=np.uint64),
         np.array([access.instruction for access in accesses], dtype=np.uint64),
         np.array([access.store for access in accesses], dtype=bool),
-        np.array([access.line for access in accesses], dtype=np.uint64),
+        np.array([access.line for access in accesses], dtype=np.uint64) + space,
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pagelens import _core
 from pagelens._core import Program
-from pagelens.accesses.instructions import SampledCode, decode_samples
+from pagelens.accesses.instructions import SampledCode, SampledTrace, decode_samples
 from pagelens.accesses.region_names import region_text
 from pagelens.accesses.site_groups import group_sites
 from pagelens.accesses.symbols import LoadedModule, Symbolizer, Variable
@@ -130,8 +130,13 @@ class TraceWorkload(Workload):
     @cached_property
     def samples(self) -> SampledCode | None:  # type: ignore[override]
         """The decoded samples. They are decoded when they are first used."""
-        index = {phase: number for number, phase in reversed(list(enumerate(self.trace.phase_ids, start=1)))}
-        return decode_samples(self.trace, index, np.asarray(self.survey.large_blocks))
+        return decode_samples([self.sampled()])
+
+    def sampled(self, phases: Sequence[int] | None = None) -> SampledTrace:
+        """Return what decodes the trace's samples. `phases` gives a job's number of each phase."""
+        numbers = reversed(list(enumerate(self.trace.phase_ids, start=1)))
+        index = {phase: number if phases is None else phases[number] for number, phase in numbers}
+        return SampledTrace(self.trace, index, np.asarray(self.survey.large_blocks))
 
     def timeline(self, cut: Cut) -> Timeline:
         """Cut the run by instructions and where marked phases begin.
@@ -206,8 +211,9 @@ class TraceWorkload(Workload):
         caches: tuple[PrivateCache, ...],
         page_bits: int,
         in_order: bool,
-        padding: _core.Padding,
+        offset_bytes: int,
     ) -> _core.CompiledTrace:
+        padding = self._padding(offset_bytes)
         return self.trace.compile(self._options(machine, caches, page_bits, in_order, padding), self._cancel)
 
     def _options(

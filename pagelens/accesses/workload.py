@@ -33,6 +33,7 @@ class ObjectInfo:
     lines: int = 0  # fetched by this program past the filter; 0 if it is declared
     stored: int = 0  # lines made dirty
     births: int = 0  # blocks allocated
+    ranks: int = 1  # the processes of a job that have it; its bytes are their mean
     # How a plan finds the object (docs/plan-format.md): the return addresses of the call site, innermost
     # first, as `app!main+0x1c`, or the variable. A program's stack, its modules and its own mappings have
     # neither.
@@ -121,8 +122,9 @@ class Workload(ABC):
     measured_phase: str | None = (
         None  # whose time the program's figure is, as a benchmark states; None: the whole run
     )
-    threads: int
-    footprint_bytes: int  # peak resident, of one rank
+    processes: int = 1  # of a job whose ranks differ; one copy of the workload has all of them
+    threads: int  # of all processes
+    footprint_bytes: int  # peak resident, of all processes of one copy
     share_seen: float | None  # the share of the program's instructions; None where it is not known
     shared_bytes: int = 0  # the bytes of files that it reads through mappings, which all ranks share
     # The share of fetched lines whose anonymous memory was never written before.
@@ -151,7 +153,7 @@ class Workload(ABC):
         with self._lock:
             if (caches, offset_bytes) not in self._programs:
                 self._programs[caches, offset_bytes] = self._compile(
-                    machine, caches, page_bits, False, self._padding(offset_bytes)
+                    machine, caches, page_bits, False, offset_bytes
                 )
             return self._programs[caches, offset_bytes]
 
@@ -182,7 +184,7 @@ class Workload(ABC):
         """
         self.check_offset(machine, offset_bytes)
         page_bits = machine.l1.highest_index_bit + 1  # a frame's at least: 64 sets and more
-        return self._compile(machine, (machine.l1,), page_bits, True, self._padding(offset_bytes))
+        return self._compile(machine, (machine.l1,), page_bits, True, offset_bytes)
 
     @abstractmethod
     def timeline(self, cut: Cut) -> Timeline:
@@ -203,7 +205,7 @@ class Workload(ABC):
         caches: tuple[PrivateCache, ...],
         page_bits: int,
         in_order: bool,
-        padding: Padding,
+        offset_bytes: int,
     ) -> Program:
         """Return the ops below `caches`. They are the same for every `page_bits` that the caches allow.
 

@@ -24,5 +24,6 @@ from .workloads import (
     import_trace as import_trace,
     record as record,
     trace as trace,
+    traces as traces,
     workload as workload,
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from pagelens.accesses.job import JobWorkload
 from pagelens.accesses.workload import Workload
 from pagelens.api.workloads import Declared
 from pagelens.ensemble import Ensemble as EnsembleTables
@@ -75,8 +76,9 @@ class Ensemble(EnsembleTables):
         return xarray.Dataset(columns, coords=axes)
 
     def __repr__(self) -> str:
+        ranks = self.ranks * self.workload.processes
         return (
-            f"<Ensemble: {self.workload.name} x {self.ranks} on {self.machine.name}, {self.nodes} nodes, "
+            f"<Ensemble: {self.workload.name} x {ranks} on {self.machine.name}, {self.nodes} nodes, "
             f"policies {', '.join(self.policies)}>"
         )
 
@@ -158,6 +160,8 @@ def simulate(
 def _fill(
     workload: Workload | Declared, machine: Machine | Scaled, ranks: int | None
 ) -> tuple[Workload, Scaled]:
+    if isinstance(machine, Scaled) and isinstance(workload, JobWorkload):
+        return workload, machine  # it says how often the job runs
     if isinstance(machine, Scaled):
         return fill_node(workload, machine.machine, machine.ranks)[0], machine
     source, copies = fill_node(workload, machine, ranks)
@@ -169,14 +173,32 @@ def fill_node(
 ) -> tuple[Workload, int]:
     """Return one process of the workload, and how many of them run on a node.
 
-    A process needs a core for each of its threads. `name` is that of the argument in errors. Raises
-    UsageError for too many processes.
+    A process needs a core for each of its threads. A job of traced ranks is one such process: by default it
+    runs alone, and with more `ranks` than were traced it is filled with copies of them. `name` is that of the
+    argument in errors. Raises UsageError for too many processes.
     """
+    if isinstance(workload, JobWorkload):
+        return _filled(workload, machine, ranks, name)
     if isinstance(workload, Declared):
         copies = check_ranks(ranks, machine, 1, name) or 1
         return workload.on(machine, copies), copies
     cores = machine.cores.count.value
     return workload, check_ranks(ranks, machine, workload.threads, name) or max(1, cores // workload.threads)
+
+
+def _filled(job: JobWorkload, machine: Machine, ranks: int | None, name: str) -> tuple[JobWorkload, int]:
+    """Return a job of so many ranks, by default of the traced ones, and how often it runs on a node."""
+    traced, cores = len(job.traces), machine.cores.count.value
+    wanted = ranks or job.processes
+    if wanted % job.processes:
+        job = job.filled(wanted)
+    copies = wanted // job.processes
+    if (threads := copies * job.threads) > cores:
+        raise UsageError(
+            f"{name}: {wanted} ranks with {threads} threads in all are more than the {cores} cores of "
+            f"{machine.name}; choose another machine, or give fewer than {traced} traces"
+        )
+    return job, copies
 
 
 def check_ranks(ranks: int | None, machine: Machine, threads: int, name: str = "ranks") -> int | None:

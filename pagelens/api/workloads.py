@@ -12,6 +12,7 @@ from pagelens.accesses.declared import REPEATS, declared
 from pagelens.accesses.import_trace import import_file
 from pagelens.accesses.importer import Importer
 from pagelens.accesses.importers import find_importer
+from pagelens.accesses.job import JobWorkload
 from pagelens.accesses.trace import CutOf, TraceWorkload, open_trace
 from pagelens.accesses.trace_notes import nothing_traced
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, trace_program
@@ -73,6 +74,25 @@ def trace(
     if found.survey.line_events == 0:
         raise Failure(f"trace {path}: it holds no accesses to explain; trace the program again")
     return found
+
+
+def traces(
+    paths: Sequence[str | os.PathLike[str]], machine: Machine | None = None, ranks: int | None = None
+) -> JobWorkload:
+    """Return the workload of a job whose ranks were traced one by one (`pagelens trace -o app.%r.trace`).
+
+    The ranks are those of the traces, in this order. Each has its own pages, objects and threads; they share
+    the caches and memories of the node. With more `ranks`, the others are copies of the traced ones in turn.
+    `machine` is as in `trace`.
+
+    Raises UsageError for no traces, Failure where `trace` does.
+
+    >>> traces(2 * ["tests/data/trace-version-2.bin"]).threads
+    4
+    """
+    if not paths:
+        raise UsageError("traces: the list is empty; give a trace of each rank")
+    return JobWorkload([trace(path, machine=machine) for path in paths], ranks)
 
 
 def record(

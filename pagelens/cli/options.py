@@ -19,6 +19,13 @@ Target = Annotated[
     list[str] | None,
     Argument(metavar="[TRACE | -- PROGRAM ARGS...]", help="A trace, or a program that is traced first."),
 ]
+Targets = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="[TRACE... | -- PROGRAM ARGS...]",
+        help="A trace, the traces of an MPI job's ranks, or a program that is traced first.",
+    ),
+]
 MachineName = Annotated[
     str | None,
     Option(
@@ -85,7 +92,7 @@ Ranks = Annotated[
     Option(
         min=1,
         metavar="N",
-        help="Copies of the program on a node; by default they keep all cores busy.",
+        help="Copies of the program on a node; by default all cores are busy, or the traced ranks run.",
         show_default=False,
     ),
 ]

@@ -1,5 +1,7 @@
 """Finds what the user wants explained: a declared workload, a trace, or a program to trace first."""
 
+import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -16,7 +18,7 @@ from pagelens.accesses import (
     nothing_traced,
     trace_program,
 )
-from pagelens.api import Declared, check_ranks, fill_node, trace
+from pagelens.api import Declared, check_ranks, fill_node, trace, traces
 from pagelens.ensemble import Scaled, scale_to
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.machine import Machine
@@ -98,7 +100,7 @@ def trace_or_open(
     quiet: bool,
     cut_of: CutOf | None = None,
 ) -> Iterator[Source]:
-    """Yield a trace if `target` is one, else the program that it names, traced as `request` says.
+    """Yield the trace or traces that `target` names, else its program, traced as `request` says.
 
     A new trace is kept in the directory of the results. While the context is entered, that directory is this
     process's alone. The progress of the tracing is shown on a terminal, unless `quiet`. `cut_of` is that of
@@ -106,9 +108,7 @@ def trace_or_open(
     """
     path = Path(target[0])
     if is_trace(path):
-        if len(target) > 1:
-            raise UsageError(f"{path}: is a trace, and {target[1]} stands behind it; explain one at a time")
-        program = trace(path, cut_of, machine)
+        program = _opened(target, cut_of, machine)
         with claim_directory(output or OUTPUT / program.name) as directory:
             yield _fill(program, machine, ranks, full_size, directory)
         return
@@ -126,15 +126,38 @@ def trace_or_open(
         yield _fill(program, machine, ranks, full_size, directory)
 
 
+def _opened(target: Sequence[str], cut_of: CutOf | None, machine: Machine) -> Workload:
+    """Return a trace, or the job whose ranks several traces are of.
+
+    The ranks are in the order of the numbers in their names, as a shell puts `app.10.trace` before
+    `app.2.trace`.
+    """
+    if len(target) == 1:
+        return trace(target[0], cut_of, machine)
+    for other in target[1:]:
+        if not is_trace(Path(other)):
+            raise UsageError(f"{target[0]}: is a trace, and {other} behind it is none; leave it out")
+    if cut_of is not None:
+        raise UsageError(f"{target[0]}: is a trace, and {target[1]} stands behind it; name one trace")
+    in_order: list[str | os.PathLike[str]] = [*sorted(target, key=_numbers_apart)]
+    return traces(in_order, machine)
+
+
+def _numbers_apart(name: str) -> list[tuple[bool, int, str]]:
+    """Return a key for names that sorts the numbers in them by value."""
+    parts = re.split(r"(\d+)", name)
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+
+
 def _fill(
     program: Workload, machine: Machine, ranks: int | None, full_size: str | None, directory: Path
 ) -> Source:
     """Return copies of the traced process on all cores of the machine, or as many as `ranks` says."""
-    _, copies = fill_node(program, machine, ranks, "--ranks")
+    filled, copies = fill_node(program, machine, ranks, "--ranks")
     if full_size is None:
-        return Source(program, Scaled(machine, copies), directory)
+        return Source(filled, Scaled(machine, copies), directory)
     size = parse_size(full_size, "--full-size")
-    return Source(program, scale_to(machine, program.footprint_bytes, size, copies), directory)
+    return Source(filled, scale_to(machine, filled.footprint_bytes, size, copies), directory)
 
 
 def _trace(request: TraceRequest, path: Path, quiet: bool) -> Path:

@@ -136,6 +136,11 @@ def check_fits(workload: Workload, machine: Machine, ranks: int) -> None:
             f"--size: {format_size(each * ranks)} {room}; name at most {format_binary_size(memory, 6)}, or "
             "a machine with more (pagelens machines)"
         )
+    if workload.processes > 1:
+        raise UsageError(
+            f"--ranks: {ranks * workload.processes} ranks of {format_size(each * ranks)} in all {room}; "
+            "choose another machine, or give fewer traces"
+        )
     most = max(0, memory - workload.shared_bytes) // each
     remedy = f"use --ranks {most} or fewer, or a smaller problem" if most else "use a smaller problem"
     raise UsageError(f"--ranks: {ranks} x {format_size(each)} {room}; {remedy}")

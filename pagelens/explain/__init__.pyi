@@ -18,6 +18,7 @@ from .remedies import choose_policies as choose_policies
 from .timed import time_beside as time_beside
 from .words import (
     RESOURCES_IN_WORDS as RESOURCES_IN_WORDS,
+    job_in_words as job_in_words,
     large_page_note as large_page_note,
     stopped_note as stopped_note,
 )

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 import pagelens
 from pagelens import statistics
+from pagelens.accesses.job import JobWorkload
+from pagelens.accesses.workload import Workload
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.ensemble.result import RESOURCES, SEPARATOR, Ensemble
 from pagelens.explain.assumptions import Tried, assumptions
@@ -24,10 +26,12 @@ from pagelens.explain.model import (
     Distribution,
     Explanation,
     Histogram,
+    JobRecord,
     MachineRecord,
     ObjectRecord,
     PartRecord,
     ProgramRecord,
+    RankSpread,
     RemedyGain,
     ResourceRecord,
     SampleRecord,
@@ -96,9 +100,10 @@ def explain(
     program = ProgramRecord(
         name=workload.name,
         source=workload.source,
-        footprint_bytes=workload.footprint_bytes,
+        footprint_bytes=workload.footprint_bytes // workload.processes,
         threads=workload.threads,
-        ranks=ensemble.ranks,
+        ranks=ensemble.ranks * workload.processes,
+        job=_job(workload),
         phase=ensemble.phase,
         phases=list(workload.phases),
         share_seen=workload.share_seen,
@@ -143,6 +148,19 @@ def explain(
         remedies=remedies,
         assumptions=assumed,
         timed=timed,
+    )
+
+
+def _job(workload: Workload) -> JobRecord | None:
+    if not isinstance(workload, JobWorkload):
+        return None
+    return JobRecord(
+        traced_ranks=len(workload.traces),
+        spreads=[
+            RankSpread(name=name, least=of.least, median=of.median, most=of.most)
+            for name, of in workload.of_ranks().items()
+        ],
+        statements=workload.statements,
     )
 
 
@@ -330,7 +348,8 @@ def _attribution(
 
 def _objects(ensemble: Ensemble) -> list[ObjectRecord]:
     """Return the objects of every policy by their accesses, most first."""
-    sizes = {known.name: known.bytes for known in ensemble.workload.objects}
+    objects = {known.name: known for known in ensemble.workload.objects}
+    in_job = isinstance(ensemble.workload, JobWorkload)
     rows = _of_phase(ensemble, ensemble.tables.objects)
     counts = ("accesses", "misses", "conflict_evictions")
     sums = rows.group_by("policy", "object").agg(pl.col(counts).sum())
@@ -344,7 +363,8 @@ def _objects(ensemble: Ensemble) -> list[ObjectRecord]:
             ObjectRecord(
                 policy=policy,
                 name=row["object"],
-                bytes=sizes.get(row["object"]),
+                bytes=objects[row["object"]].bytes if row["object"] in objects else None,
+                ranks=objects[row["object"]].ranks if in_job and row["object"] in objects else None,
                 accesses=row["accesses"],
                 misses=row["misses"],
                 access_share=_ratio(row["accesses"], accesses),

@@ -8,7 +8,7 @@ from pagelens.explain.conclusion import attributed_in_words, interaction_in_word
 from pagelens.explain.figures import draw_all
 from pagelens.explain.job_cost import job_cost_in_words
 from pagelens.explain.model import Explanation
-from pagelens.explain.words import RESOURCES_IN_WORDS, large_page_note, stopped_note
+from pagelens.explain.words import RESOURCES_IN_WORDS, job_in_words, large_page_note, stopped_note
 from pagelens.report.page import page_template
 from pagelens.statistics import BOOTSTRAP_RESAMPLES
 from pagelens.units import format_count, format_share, format_size, format_time
@@ -38,6 +38,7 @@ def render_html(e: Explanation) -> str:
             "code": _code,
             "count": format_count,
             "counter": lambda name: _COUNTERS.get(name, name),
+            "job": job_in_words,
             "percent": format_share,
             "ratio": lambda value: f"{value:.2f}",
             "seconds": format_time,

@@ -19,14 +19,36 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class RankSpread(_Record):
+    """A count that the traced ranks of a job have, each its own: counted."""
+
+    name: str
+    least: float
+    median: float
+    most: float
+
+
+class JobRecord(_Record):
+    """A job whose ranks were traced one by one."""
+
+    traced_ranks: int = Field(description="each other rank is a copy of one of these")
+    spreads: list[RankSpread] = Field(description="how much the traced ranks differ")
+    statements: list[str] = Field(description="what is taken to be so")
+
+
 class ProgramRecord(_Record):
     """The program that was explained."""
 
     name: str
     source: Literal["trace", "declared"]
-    footprint_bytes: int = Field(description="counted: peak resident bytes of one rank")
+    footprint_bytes: int = Field(
+        description="counted: peak resident bytes of one rank; their mean if the ranks differ"
+    )
     threads: int
     ranks: int = Field(description="stated: copies of the program on a node, each with its own pages")
+    job: JobRecord | None = Field(
+        default=None, description="null unless several ranks were traced, each for itself"
+    )
     phase: str | None = Field(description="stated: the phase looked at; null for the whole run")
     phases: list[str]
     share_seen: float | None = Field(
@@ -233,6 +255,9 @@ class ObjectRecord(_Record):
     policy: str
     name: str
     bytes: int | None
+    ranks: int | None = Field(
+        default=None, description="the traced ranks that have it; null unless several ranks were traced"
+    )
     accesses: float = Field(description="lines")
     misses: float
     access_share: float

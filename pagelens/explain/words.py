@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from pagelens.accesses.job import RESIDENT
 from pagelens.address.units import FRAME_BYTES
-from pagelens.explain.model import Distribution
+from pagelens.explain.model import Distribution, JobRecord
 from pagelens.statistics import CONFIDENCE
-from pagelens.units import format_binary_size, format_share
+from pagelens.units import format_binary_size, format_count, format_share, format_size
 
 RESOURCES_IN_WORDS = {
     "issue": "issue of instructions",
@@ -16,6 +17,8 @@ RESOURCES_IN_WORDS = {
     "DDR": "DDR",
     "links": "links between NUMA nodes",
 }
+
+_ALIKE = 0.1  # ranks whose counts lie nearer to their median are called alike
 
 _RARE = 0.05  # share of the nodes beyond the 95th percentile, which an explanation calls slow
 
@@ -57,3 +60,20 @@ def large_page_note(d: Distribution) -> str:
     if d.large_pages_missing_mean == 0:
         return ""
     return f"'{d.policy}': {missing} of the {size} pages wanted were not available; 4 KiB pages replace them."
+
+
+def job_in_words(job: JobRecord) -> list[str]:
+    """Say how the ranks of a job are taken to run, and how much they differ."""
+    uneven = [
+        of for of in job.spreads if of.most > (1 + _ALIKE) * of.median or of.least < (1 - _ALIKE) * of.median
+    ]
+    sentences = list(job.statements)
+    if uneven:
+        each = "; ".join(f"{of.name} {_spread(of.name, [of.least, of.median, of.most])}" for of in uneven)
+        sentences.append(f"The traced ranks differ (least, median, most; counted): {each}.")
+    return sentences
+
+
+def _spread(name: str, counts: Sequence[float]) -> str:
+    write = format_size if name == RESIDENT else format_count
+    return ", ".join(write(round(count)) for count in counts)

@@ -54,7 +54,7 @@ class SyntheticWorkload(Workload):
         caches: tuple[PrivateCache, ...],
         page_bits: int,
         in_order: bool,
-        padding: _core.Padding,
+        offset_bytes: int,
     ) -> _core.Program:
         raise NotImplementedError
 

@@ -68,7 +68,7 @@ class DeclaredWorkload(Workload):
         caches: tuple[PrivateCache, ...],
         page_bits: int,
         in_order: bool,
-        padding: _core.Padding,
+        offset_bytes: int,
     ) -> _core.Program:
         index = {array.name: position for position, array in enumerate(self._loops.arrays)}
 
@@ -83,7 +83,9 @@ class DeclaredWorkload(Workload):
 
         sweeps = [sweep(s) for s in self._loops.sweeps]
         repeats = [self._loops.repeats.get(phase, 1) for phase in self.phases]
-        return _core.declare_sweeps(self._pages, sweeps, repeats, self.threads, in_order, padding)
+        return _core.declare_sweeps(
+            self._pages, sweeps, repeats, self.threads, in_order, self._padding(offset_bytes)
+        )
 
 
 _CoreSweep = tuple[

@@ -35,7 +35,7 @@ from pagelens.cli.options import (
     Size,
     Skip,
     SomeNodes,
-    Target,
+    Targets,
     WorkloadName,
 )
 from pagelens.cli.source import choose_source
@@ -56,6 +56,8 @@ EXAMPLES = """Examples:
   pagelens explain --apply -- ./app args
 
   pagelens explain --workload stream-triad --size 17.6GB
+
+  pagelens explain app.*.trace --machine skx-6140-2s
 
   pagelens explain app.trace --history "boot; age(jobs=30); io(20GB, buffered); drop_caches; run"
 
@@ -153,7 +155,7 @@ app = Typer(add_completion=False)
 
 @app.command(epilog=EXAMPLES)
 def explain_command(
-    target: Target = None,
+    target: Targets = None,
     workload: WorkloadName = None,
     size: Size = None,
     machine: MachineName = None,

@@ -12,6 +12,7 @@ from pagelens.explain import (
     has_effect,
     interaction_in_words,
     job_cost_in_words,
+    job_in_words,
     large_page_note,
     stopped_note,
 )
@@ -36,6 +37,7 @@ def render_terminal(explanation: Explanation, sensitivity: bool = False) -> str:
         _attribution(explanation),
         _resources(explanation),
         _objects(explanation),
+        _ranks(explanation),
         _numa(explanation),
         _remedies(explanation),
         _assumptions(explanation) if sensitivity else [],
@@ -169,8 +171,10 @@ def _objects(e: Explanation) -> Iterator[str]:
 
     yield row("object", bytes="bytes", lines="lines", share="share", missed="missed")
     for o in objects[:_TOP]:
+        job = e.program.job
+        some = f" ({o.ranks} of {job.traced_ranks} ranks)" if job and o.ranks != job.traced_ranks else ""
         yield row(
-            o.name,
+            shorten_object(o.name, width - len(some)) + some,
             bytes=format_size(o.bytes) if o.bytes else "",
             lines=format_count(o.accesses),
             share=format_share(o.access_share),
@@ -187,6 +191,13 @@ def _objects(e: Explanation) -> Iterator[str]:
         room = (terminal_width() - 17) // 2
         whom = "itself" if c.name == c.victim else shorten_object(c.victim, room)
         yield f"  {format_share(c.share):>5}  {shorten_object(c.name, room)} evicts {whom}"
+
+
+def _ranks(e: Explanation) -> Iterator[str]:
+    """Return how the ranks of a job are taken to run, and in what they differ."""
+    if e.program.job is not None:
+        words = " ".join(job_in_words(e.program.job))
+        yield from textwrap.wrap(words, terminal_width(), break_on_hyphens=False)
 
 
 def _numa(e: Explanation) -> Iterator[str]:

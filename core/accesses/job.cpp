@@ -1,0 +1,266 @@
+#include "core/accesses/job.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace pagelens {
+namespace {
+
+constexpr std::uint32_t none = ~0u;
+constexpr std::uint32_t mixed = none - 1;
+constexpr std::size_t most_threads = 1u << 12;  // that an op can name
+constexpr std::size_t batch_ops = 1u << 12;
+constexpr unsigned clock_shift = 12;  // below: the number of the process
+
+// Returns for each page the index of the page of the page cache that it shows, `none` if it never
+// shows one, `mixed` if it shows several, or is also written, so that it must be a page of its own.
+std::vector<std::uint32_t> files_of_pages(const Program& program) {
+    std::vector<std::uint32_t> files(program.pages().size(), none);
+    for_each_op(program, [&](const Op& op) {
+        if (op.kind() == OpKind::map_write) files[op.page] = mixed;
+        if (op.kind() != OpKind::map_read || op.lines == 0) return;
+        const auto file = static_cast<std::uint32_t>(op.lines - 1);
+        std::uint32_t& known = files[op.page];
+        known = known == none || known == file ? file : mixed;
+    });
+    return files;
+}
+
+bool moves_lines(OpKind kind) {
+    return kind == OpKind::fetch || kind == OpKind::write_back || kind == OpKind::stream_store;
+}
+
+// The place of a process in the job.
+struct Member {
+    Process process;
+    std::uint16_t first_thread = 0;
+    std::vector<std::uint32_t> pages;  // [page] the job's
+    // [page] how many pages before it are the process's own, from `first_own` on in the job; one
+    // entry more at the end.
+    std::vector<std::uint32_t> own_before;
+    std::uint32_t first_own = 0;
+};
+
+class Job final : public Program {
+  public:
+    Job(std::vector<Process> processes, unsigned objects, unsigned phases)
+        : objects_(objects), phases_(phases) {
+        if (processes.empty()) throw std::invalid_argument("processes: at least one");
+        for (Process& process : processes) add(std::move(process));
+        number_pages();
+        sum_instructions();
+    }
+
+    [[nodiscard]] std::unique_ptr<Cursor> open() const override;
+    [[nodiscard]] std::span<const VirtualPage> pages() const override { return pages_; }
+    [[nodiscard]] unsigned spaces() const override {
+        return static_cast<unsigned>(members_.size());
+    }
+    [[nodiscard]] std::span<const FilePages> file_pages() const override { return file_pages_; }
+    [[nodiscard]] unsigned objects() const override { return objects_; }
+    [[nodiscard]] unsigned phases() const override { return phases_; }
+    [[nodiscard]] unsigned threads() const override { return threads_; }
+    [[nodiscard]] std::span<const std::uint64_t> instructions() const override {
+        return instructions_;
+    }
+
+  private:
+    class Merged;
+
+    void add(Process process) {
+        const Program& program = *process.program;
+        if (process.objects.size() != program.objects() ||
+            process.phases.size() != program.phases())
+            throw std::invalid_argument("objects, phases: one number for each that a process has");
+        const auto least = [](const auto& numbers, unsigned most) {
+            return std::ranges::all_of(numbers, [most](auto number) { return number < most; });
+        };
+        if (!least(process.objects, objects_) || !least(process.phases, phases_))
+            throw std::invalid_argument("objects, phases: a number is not below the job's count");
+        Member member;
+        member.first_thread = static_cast<std::uint16_t>(threads_);
+        threads_ += program.threads();
+        if (threads_ > most_threads)
+            throw std::invalid_argument("processes: more than " + std::to_string(most_threads) +
+                                        " threads in all; leave some out");
+        member.process = std::move(process);
+        members_.push_back(std::move(member));
+    }
+
+    // Gives the pages of files that processes share the first numbers, then each process's own.
+    void number_pages() {
+        std::map<const Program*, std::vector<std::uint32_t>> files;
+        std::map<std::uint32_t, std::uint32_t> shared;  // by the job's page of the page cache
+        for (std::size_t m = 0; m < members_.size(); ++m) {
+            Member& member = members_[m];
+            const Program& program = *member.process.program;
+            auto [known, is_new] = files.try_emplace(&program);
+            if (is_new) known->second = files_of_pages(program);
+            const auto addresses = program.pages();
+            member.pages.assign(addresses.size(), none);
+            member.own_before.resize(addresses.size() + 1);
+            for (std::size_t page = 0; page < addresses.size(); ++page) {
+                const std::uint32_t file = known->second[page];
+                member.own_before[page + 1] = member.own_before[page] + 1;
+                if (file >= mixed) continue;
+                if (file >= member.process.files.size())
+                    throw std::invalid_argument("files: one number for each page of a file");
+                --member.own_before[page + 1];
+                const auto next = static_cast<std::uint32_t>(pages_.size());
+                const auto [place, first] = shared.try_emplace(member.process.files[file], next);
+                if (first) pages_.push_back(in_space(addresses[page], m));
+                member.pages[page] = place->second;
+            }
+        }
+        for (std::size_t m = 0; m < members_.size(); ++m) {
+            Member& member = members_[m];
+            const Program& program = *member.process.program;
+            member.first_own = static_cast<std::uint32_t>(pages_.size());
+            if (pages_.size() + member.own_before.back() >= mixed)
+                throw std::invalid_argument("processes: more than 2^32 pages in all");
+            for (std::size_t page = 0; page < member.pages.size(); ++page) {
+                if (member.pages[page] != none) continue;
+                member.pages[page] = static_cast<std::uint32_t>(pages_.size());
+                pages_.push_back(in_space(program.pages()[page], m));
+            }
+            for (const FilePages& range : program.file_pages())
+                file_pages_.push_back(
+                    {in_space(range.begin, m),
+                     VirtualPage(in_space(VirtualPage(range.end.raw() - 1), m).raw() + 1)});
+        }
+    }
+
+    // Throws std::invalid_argument if the address has more bits than an address space.
+    static VirtualPage in_space(VirtualPage page, std::size_t space) {
+        if (page.raw() >> space_shift != 0)
+            throw std::invalid_argument("a virtual address has more than 48 bits");
+        return VirtualPage(page.raw() + (std::uint64_t{space} << space_shift));
+    }
+
+    void sum_instructions() {
+        instructions_.resize(std::size_t{phases_} * threads_);
+        for (const Member& member : members_) {
+            const Program& program = *member.process.program;
+            const auto counts = program.instructions();
+            for (unsigned phase = 0; phase < program.phases(); ++phase)
+                for (unsigned thread = 0; thread < program.threads(); ++thread)
+                    instructions_[std::size_t{member.process.phases[phase]} * threads_ +
+                                  member.first_thread + thread] +=
+                        counts[phase * program.threads() + thread];
+        }
+    }
+
+    unsigned objects_, phases_, threads_ = 0;
+    std::vector<Member> members_;
+    std::vector<VirtualPage> pages_;
+    std::vector<FilePages> file_pages_;
+    std::vector<std::uint64_t> instructions_;
+};
+
+// Merges the ops of the processes.
+class Job::Merged final : public Cursor {
+  public:
+    explicit Merged(const Job& job) : job_(job), sources_(job.members_.size()) {
+        for (std::size_t m = 0; m < sources_.size(); ++m) {
+            sources_[m].cursor = job.members_[m].process.program->open();
+            running_.push_back(m);  // with a clock of 0; ascending numbers are a heap
+        }
+    }
+
+    std::span<const Op> next() override {
+        batch_.clear();
+        while (batch_.size() < batch_ops && (!running_.empty() || !waiting_.empty())) {
+            if (running_.empty())
+                meet();
+            else
+                step();
+        }
+        return batch_;
+    }
+
+  private:
+    struct Source {
+        std::unique_ptr<Cursor> cursor;
+        std::span<const Op> ops;
+    };
+
+    // The process that has moved the fewest lines does its next op.
+    void step() {
+        std::pop_heap(running_.begin(), running_.end(), std::greater<>());
+        std::uint64_t& clock = running_.back();
+        const std::size_t m = clock & ((1u << clock_shift) - 1);
+        Source& source = sources_[m];
+        if (source.ops.empty()) source.ops = source.cursor->next();
+        if (source.ops.empty()) {  // it has ended
+            running_.pop_back();
+            return;
+        }
+        const Op op = source.ops.front();
+        source.ops = source.ops.subspan(1);
+        if (op.kind() == OpKind::phase) {
+            if (job_.phases_ > 1) {
+                next_phase_ = job_.members_[m].process.phases[op.page];
+                waiting_.push_back(m);
+                running_.pop_back();
+                return;
+            }
+        } else {
+            emit(op, job_.members_[m]);
+        }
+        clock += cost(op) << clock_shift;
+        std::push_heap(running_.begin(), running_.end(), std::greater<>());
+    }
+
+    void meet() {
+        batch_.push_back(make_op(OpKind::phase, next_phase_, 0));
+        std::ranges::sort(waiting_);
+        running_.swap(waiting_);
+        waiting_.clear();
+    }
+
+    void emit(Op op, const Member& member) {
+        op.thread = static_cast<std::uint16_t>((op.thread + member.first_thread) & 0xfff);
+        op.object = member.process.objects[op.object];
+        if (op.kind() == OpKind::unmap) {
+            // The page cache keeps its pages, and others may show them.
+            const std::uint32_t before = member.own_before[op.page];
+            op.lines = member.own_before[op.page + op.lines] - before;
+            op.page = member.first_own + before;
+            if (op.lines == 0) return;
+        } else {
+            op.page = member.pages[op.page];
+        }
+        if (op.kind() == OpKind::map_read && op.lines != 0)
+            op.lines = std::uint64_t{member.process.files[op.lines - 1]} + 1;
+        batch_.push_back(op);
+    }
+
+    // Returns the lines that the op moves, the kernel's included, or 1 if it moves none.
+    static std::uint64_t cost(const Op& op) {
+        if (op.kind() == OpKind::map_write) return lines_per_page;
+        return moves_lines(op.kind()) ? static_cast<unsigned>(std::popcount(op.lines)) : 1;
+    }
+
+    const Job& job_;
+    std::vector<Source> sources_;
+    // A heap of clocks, the least first: lines moved since the last meeting, and the process.
+    std::vector<std::uint64_t> running_;
+    std::vector<std::uint64_t> waiting_;  // processes
+    std::uint32_t next_phase_ = 0;
+    std::vector<Op> batch_;
+};
+
+std::unique_ptr<Cursor> Job::open() const { return std::make_unique<Merged>(*this); }
+
+}  // namespace
+
+std::unique_ptr<Program> job_of(std::vector<Process> processes, unsigned objects, unsigned phases) {
+    return std::make_unique<Job>(std::move(processes), objects, phases);
+}
+
+}  // namespace pagelens

@@ -1,0 +1,35 @@
+// A job of several processes, which differ, as one program: its threads are those of all processes,
+// one process after the other, and its pages lie in an address space for each.
+//
+// Copies of one process need no job: a replay runs them in lockstep by itself.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/accesses/program.hpp"
+
+namespace pagelens {
+
+// A process, and what its numbers are in the job.
+struct Process {
+    std::shared_ptr<const Program> program;
+    std::vector<std::uint16_t> objects;  // [object]
+    std::vector<std::uint32_t> phases;   // [phase]
+    // [index of a page of the page cache] Processes that read the same file have the same pages.
+    std::vector<std::uint32_t> files;
+};
+
+// Between two meetings, the process that has moved the fewest lines goes on, so equal processes run
+// in lockstep. Processes meet where a phase begins, if the job has several phases: then all of them
+// must begin the same phases in the same order. One that has ended keeps nobody waiting.
+//
+// A page of the page cache that processes only read, and at one address each, is one page of the
+// job. It is translated as a page of the process that comes first.
+//
+// Throws std::invalid_argument if there is no process, if a number is missing or too large, or if
+// the job has more threads than an op can name.
+std::unique_ptr<Program> job_of(std::vector<Process> processes, unsigned objects, unsigned phases);
+
+}  // namespace pagelens

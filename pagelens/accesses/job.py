@@ -1,0 +1,238 @@
+"""A job of several traced processes, as the ranks of an MPI program are, as one workload.
+
+Each process has its own pages, objects and threads. They run side by side (core/accesses/job.hpp), so they
+share the caches, memories and frames of the node.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+
+from pagelens import _core
+from pagelens._core import Program
+from pagelens.accesses.instructions import SampledCode, decode_samples
+from pagelens.accesses.trace import TraceWorkload
+from pagelens.accesses.workload import KERNEL, Cut, ObjectInfo, Timeline, Workload
+from pagelens.errors import UsageError
+from pagelens.machine.private_caches import PrivateCache
+from pagelens.machine.schema import Machine
+
+RESIDENT = "resident bytes"
+MOST_OBJECTS = 1 << 16  # that an op can name (core/accesses/op.hpp)
+
+
+@dataclass(frozen=True)
+class OfRanks:
+    """One count of every traced rank: the least, the median and the most."""
+
+    least: float
+    median: float
+    most: float
+
+
+class JobWorkload(Workload):
+    """A job of so many `ranks`, each of which is one of the traces, in turn.
+
+    Raises UsageError for fewer ranks than traces, and for more objects than can be told apart.
+    """
+
+    source = "trace"
+
+    def __init__(self, traces: Sequence[TraceWorkload], ranks: int | None = None) -> None:
+        super().__init__()
+        self.traces = list(traces)
+        self.processes = len(self.traces) if ranks is None else ranks
+        if not 1 <= len(self.traces) <= self.processes:
+            raise UsageError(
+                f"ranks: {self.processes} is less than the {len(self.traces)} traces; leave some of them out"
+            )
+        self._of_rank = [self.traces[rank % len(self.traces)] for rank in range(self.processes)]
+        self.name = "+".join(dict.fromkeys(trace.name for trace in self.traces))
+        self.digest = hashlib.sha256(repr([trace.digest for trace in self._of_rank]).encode()).hexdigest()
+        self.in_step = len({tuple(_regions_in_order(trace)) for trace in self.traces}) == 1
+        self.phases = self.traces[0].phases if self.in_step else [self.traces[0].phases[0]]
+        self.objects, self._object_numbers = _united_objects(self.traces)
+        self.large_blocks = [page for trace in self.traces for page in trace.large_blocks]
+        self.threads = sum(trace.threads for trace in self._of_rank)
+        self.footprint_bytes = sum(trace.footprint_bytes for trace in self._of_rank)
+        self.shared_bytes = sum(trace.shared_bytes for trace in self.traces)
+        self.share_seen = _share_seen(self.traces)
+        fetched = sum(trace.survey.lines_fetched for trace in self._of_rank)
+        zero = sum(trace.survey.lines_of_zero_page for trace in self._of_rank)
+        self.share_of_zero_page = zero / max(1, fetched)
+        self.warnings = _united_warnings(self.traces)
+        self.statements = self._statements()
+
+    @property
+    def has_samples(self) -> bool:  # type: ignore[override]
+        """Whether every trace has samples of the executed instructions."""
+        return all(trace.has_samples for trace in self.traces)
+
+    @cached_property
+    def samples(self) -> SampledCode | None:  # type: ignore[override]
+        """The decoded samples of all traces. They are decoded when they are first used."""
+        return decode_samples([trace.sampled(self._phases_of(trace)) for trace in self.traces])
+
+    def filled(self, ranks: int) -> JobWorkload:
+        """Return a job of so many ranks. Where they are more, they are copies of the traced ones in turn."""
+        return self if ranks == self.processes else JobWorkload(self.traces, ranks)
+
+    def of_ranks(self) -> dict[str, OfRanks]:
+        """Return what differs between the traced ranks: instructions, lines and bytes, counted."""
+        every = {
+            "instructions": [float(sum(trace.survey.instructions)) for trace in self.traces],
+            "lines past the first filter": [float(trace.survey.lines_fetched) for trace in self.traces],
+            RESIDENT: [float(trace.footprint_bytes) for trace in self.traces],
+        }
+        return {
+            name: OfRanks(min(counts), float(np.median(counts)), max(counts))
+            for name, counts in every.items()
+        }
+
+    def check_offset(self, machine: Machine, offset_bytes: int) -> None:
+        """Raise UsageError if blocks of a process cannot be moved apart."""
+        for trace in self.traces:
+            trace.check_offset(machine, offset_bytes)
+
+    def timeline(self, cut: Cut) -> Timeline:
+        """Refuse, because the course of a run is that of one process."""
+        raise UsageError(f"{self.name}: is {len(self.traces)} traces; name one trace")
+
+    def _compile(
+        self,
+        machine: Machine,
+        caches: tuple[PrivateCache, ...],
+        page_bits: int,
+        in_order: bool,
+        offset_bytes: int,
+    ) -> Program:
+        programs = {
+            id(trace): trace.lines_in_order(machine, offset_bytes)
+            if in_order
+            else trace.compile(machine, page_bits, offset_bytes)
+            for trace in self.traces
+        }
+        files = accumulate((trace.survey.file_pages for trace in self.traces), initial=0)
+        processes = {
+            id(trace): _core.Process(
+                programs[id(trace)],
+                self._object_numbers[number],
+                self._phases_of(trace),
+                list(range(first_file, first_file + trace.survey.file_pages)),
+            )
+            for number, (trace, first_file) in enumerate(zip(self.traces, files, strict=False))
+        }
+        every = [processes[id(trace)] for trace in self._of_rank]
+        return _core.job_of(every, len(self.objects), len(self.phases))
+
+    def _phases_of(self, trace: TraceWorkload) -> list[int]:
+        """Return the job's number of each phase of a trace."""
+        if not self.in_step:
+            return [0] * len(trace.phases)
+        return [self.phases.index(name) for name in trace.phases]
+
+    def _statements(self) -> list[str]:
+        traced = len(self.traces)
+        found = []
+        if others := self.processes - traced:
+            found.append(f"{traced} ranks were traced. The other {others} are copies of them, in turn.")
+        if len(self.phases) > 1:
+            found.append("Ranks are taken to meet where a region begins or ends, and to run freely between.")
+        elif not self.in_step:
+            found.append(
+                "The ranks pass through different regions, so only the whole run can be explained. "
+                "The ranks are taken to run freely."
+            )
+        else:
+            found.append("Ranks are taken to run freely side by side, because no regions are marked.")
+        programs = defaultdict(list)
+        for rank, trace in enumerate(self.traces):
+            programs[trace.name].append(rank)
+        if len(programs) > 1:
+            each = "; ".join(f"{name}: {_ranks(ranks)}" for name, ranks in programs.items())
+            found.append(f"The ranks run different programs ({each}).")
+        return found
+
+
+def _regions_in_order(trace: TraceWorkload) -> list[str]:
+    return [trace.phases[number] for number in trace.survey.phase_order.tolist()]
+
+
+def _united_objects(traces: Sequence[TraceWorkload]) -> tuple[list[ObjectInfo], list[list[int]]]:
+    """Return the objects of all traces, and the number of each [trace][object] among them.
+
+    Objects of several traces are one if they have the same name. If a trace has a name several times, its
+    first is the others' first, and so on.
+    """
+    found: dict[tuple[str, int], list[ObjectInfo]] = {}
+    numbers: list[list[int]] = []
+    index: dict[tuple[str, int], int] = {}
+    for trace in traces:
+        seen: defaultdict[str, int] = defaultdict(int)
+        of_trace = []
+        for known in trace.objects:
+            key = (known.name, seen[known.name])
+            seen[known.name] += 1
+            found.setdefault(key, []).append(known)
+            of_trace.append(index.setdefault(key, len(index)))
+        numbers.append(of_trace)
+    if len(index) > MOST_OBJECTS:
+        raise UsageError(
+            f"the traces have {len(index)} objects in all; at most {MOST_OBJECTS} can be told apart: "
+            "give fewer traces"
+        )
+    united = [_united(number, members) for number, members in enumerate(found.values())]
+    assert numbers[0][KERNEL] == KERNEL
+    return united, numbers
+
+
+def _united(index: int, members: Sequence[ObjectInfo]) -> ObjectInfo:
+    sites = dict.fromkeys(site for known in members for site in (known.site, *known.other_sites) if site)
+    first, *others = [*sites] or [()]
+    return replace(
+        members[0],
+        index=index,
+        bytes=round(sum(known.bytes for known in members) / len(members)),
+        lines=sum(known.lines for known in members),
+        stored=sum(known.stored for known in members),
+        births=sum(known.births for known in members),
+        ranks=len(members),
+        site=first,
+        other_sites=tuple(others),
+    )
+
+
+def _share_seen(traces: Sequence[TraceWorkload]) -> float | None:
+    shares = [trace.share_seen for trace in traces]
+    known = [share for share in shares if share is not None]
+    return float(np.mean(known)) if len(known) == len(shares) else None
+
+
+def _united_warnings(traces: Sequence[TraceWorkload]) -> list[str]:
+    """Return each warning once, with the ranks that have it where these are not all."""
+    ranks: defaultdict[str, list[int]] = defaultdict(list)
+    for rank, trace in enumerate(traces):
+        for warning in dict.fromkeys(trace.warnings):
+            ranks[warning].append(rank)
+    return [
+        warning if len(of) == len(traces) else f"{_ranks(of)}: {warning}" for warning, of in ranks.items()
+    ]
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """Return ranks as text: `rank 3`, `ranks 0-3, 7`."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    words = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return f"rank{'s' if len(ranks) > 1 else ''} {words}"

@@ -1,0 +1,151 @@
+"""Jobs whose ranks were traced one by one: one node report of all traces."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose
+from small_program import MACHINE
+
+from pagelens.accesses.job import JobWorkload
+from pagelens.accesses.trace import TraceWorkload, open_trace
+from pagelens.accesses.trace_recorder import TraceRecorder
+from pagelens.api import fill_node, machine, simulate, traces
+from pagelens.errors import UsageError
+
+BASE, KIB = 0x7F00_0000_0000, 1024
+SWEEPS = 3
+Run = Callable[..., CompletedProcess[str]]
+
+
+def recorded(
+    path: Path,
+    kib: int,
+    names: tuple[str, ...] = ("field",),
+    regions: tuple[str, ...] = (),
+    program: str = "app",
+) -> Path:
+    """Write the trace of a process that writes and reads arrays of so many KiB."""
+    with TraceRecorder(path, program) as recorder:
+        addresses = [BASE + number * (64 << 20) for number in range(len(names))]
+        for address, name in zip(addresses, names, strict=True):
+            recorder.allocate(0, address, kib * KIB, name)
+        for sweep in range(SWEEPS):
+            if regions:
+                recorder.phase(0, regions[sweep % len(regions)])
+            for address in addresses:
+                recorder.access(0, address + 8 * np.arange(kib * KIB // 8), stores=sweep == 0)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "small.toml").write_text(MACHINE)
+    recorded(folder / "app.0.trace", 4 * KIB)
+    recorded(folder / "app.2.trace", 6 * KIB, ("field", "halo"))
+    recorded(folder / "app.10.trace", 4 * KIB)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def opened(folder: Path) -> list[TraceWorkload]:
+    return [open_trace(folder / f"app.{rank}.trace") for rank in (0, 2, 10)]
+
+
+@pytest.mark.parametrize("name", ["cori-knl-cache", "skx-6140-2s"])
+def test_equal_traces_are_copies(opened: list[TraceWorkload], name: str) -> None:
+    """Three equal ranks cost what three copies of one of them cost."""
+    model = machine(name)
+    job = simulate(JobWorkload(3 * opened[:1]), model, ["aged"], 1, progress=False)
+    copies = simulate(opened[0], model, ["aged"], 1, ranks=3, progress=False)
+    assert job.workload.processes == 3
+    counts = ["instructions", "l2_misses", "msc_reads", "msc_writes", "msc_misses", "time_s"]
+    for column in counts:
+        assert_allclose(job.placements[column], copies.placements[column], rtol=0.02, err_msg=column)
+    assert_allclose(job.bounds.most_s, copies.bounds.most_s)
+    key = ["policy", "node", "phase", "object"]
+    both = job.objects.join(copies.objects, on=key, how="full").drop_nulls()
+    assert both.height == copies.objects.height
+    assert_allclose(both["accesses"], both["accesses_right"], rtol=0.02)
+
+
+def test_each_rank_has_its_own_objects_and_pages(opened: list[TraceWorkload]) -> None:
+    job = JobWorkload(opened)
+    assert {known.name: known.ranks for known in job.objects if known.lines} == {"field": 3, "halo": 1}
+    assert job.footprint_bytes == sum(trace.footprint_bytes for trace in opened)
+    ensemble = simulate(job, machine("skx-6140-2s"), ["aged"], 1, progress=False)
+    lines = dict(ensemble.objects.group_by("object").agg(pl.col("accesses").sum()).iter_rows())
+    # Each rank writes and reads its own arrays: 4, 6 and 4 MiB, which L3 holds afterwards.
+    assert lines["field"] / lines["halo"] == pytest.approx((4 + 6 + 4) / 6, rel=0.15)
+
+
+def test_ranks_fill_up_with_copies_in_turn(opened: list[TraceWorkload]) -> None:
+    job, model = JobWorkload(opened), machine("skx-6140-2s")
+    filled, copies = fill_node(job, model, 6)
+    assert (filled, copies) == (job, 2)
+    filled, copies = fill_node(job, model, 4)
+    assert copies == 1
+    assert isinstance(filled, JobWorkload)
+    assert filled.processes == filled.threads == 4
+    assert filled.footprint_bytes == job.footprint_bytes + opened[0].footprint_bytes
+    assert filled.statements[0] == "3 ranks were traced. The other 1 are copies of them, in turn."
+    assert fill_node(job, model, None) == (job, 1)
+    with pytest.raises(UsageError, match="ranks: 2 is less than the 3 traces; leave some of them out"):
+        fill_node(job, model, 2)
+    with pytest.raises(UsageError, match="ranks: 39 ranks with 39 threads in all are more than the 36 cores"):
+        fill_node(job, model, 39)
+
+
+def test_regions_are_meetings_if_all_ranks_pass_them_in_one_order(tmp_path: Path) -> None:
+    together = [recorded(tmp_path / f"{n}", 64, regions=("assembly", "solve")) for n in range(2)]
+    apart = recorded(tmp_path / "other", 64, regions=("solve", "assembly"))
+    job = traces(together)
+    assert job.phases == ["(outside regions)", "assembly", "solve"]
+    assert "Ranks are taken to meet where a region begins or ends" in job.statements[0]
+    mixed = traces([*together, apart])
+    assert mixed.phases == ["(outside regions)"]
+    assert "only the whole run can be explained" in mixed.statements[0]
+    found = simulate(mixed, machine("skx-6140-2s"), ["aged"], 1, progress=False)
+    whole = simulate(job, machine("skx-6140-2s"), ["aged"], 1, progress=False)
+    executed = whole.placements["instructions"].sum()
+    assert found.placements["instructions"].sum() == pytest.approx(1.5 * executed)
+
+
+def test_different_programs_and_damaged_traces_are_said(folder: Path, tmp_path: Path) -> None:
+    other = recorded(tmp_path / "other.trace", 64, program="solver")
+    cut = tmp_path / "cut.trace"
+    cut.write_bytes((folder / "app.0.trace").read_bytes()[:-20])
+    job = traces([folder / "app.0.trace", other, cut])
+    assert job.name == "app+solver"
+    assert "The ranks run different programs (app: ranks 0, 2; solver: rank 1)." in job.statements
+    assert any(w.startswith("rank 2: ") and "is not complete" in w for w in job.warnings)
+
+
+def test_the_command_makes_one_report(folder: Path, pagelens: Run) -> None:
+    paths = [folder / f"app.{rank}.trace" for rank in (0, 10, 2)]  # as a shell sorts them
+    machine_file = folder / "small.toml"
+    few = ("--machine", machine_file, "--nodes", "2", "--policies", "aged")
+    done = pagelens("explain", *paths, *few, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    program = found["program"]
+    assert (program["name"], program["ranks"], program["job"]["traced_ranks"]) == ("app", 3, 3)
+    spread = {of["name"]: of for of in program["job"]["spreads"]}
+    assert spread["resident bytes"]["most"] == pytest.approx(12 << 20, rel=0.1)
+    assert {o["name"]: o["ranks"] for o in found["objects"]}["halo"] == 1
+    text = pagelens("explain", *paths, *few).stdout
+    flat = " ".join(text.split())
+    assert "halo (1 of 3 ranks)" in flat
+    assert "Ranks are taken to run freely side by side, because no regions are marked." in flat
+    assert "The traced ranks differ (least, median, most; counted): instructions" in flat
+    crowded = pagelens("explain", *paths, *paths, "--machine", machine_file)
+    assert crowded.returncode == 2
+    assert "6 ranks with 6 threads in all are more than the 4 cores of small" in crowded.stderr
+    mixed = pagelens("explain", *paths, machine_file)
+    assert mixed.returncode == 2
+    assert f"{machine_file} behind it is none; leave it out" in mixed.stderr
