@@ -52,6 +52,11 @@ uint8_t caller_now(void) { return own.now; }
 /* ISO C has no conversion between pointers to data and to functions. */
 static function* as_function(void* symbol) { return __extension__(function*) symbol; }
 
+void caller_left(void) {
+    own.now = CALLER_NONE;
+    own.inside = NULL;
+}
+
 /* Looks for the function in a library, and in those that it was linked with. */
 static void* found_from(const char* path, const char* name, const void* not_this) {
     if (!*path) return NULL; /* the program itself, whose order begins with this library */

@@ -11,7 +11,7 @@
 #include "iorecord/process.h"
 #include "iorecord/thread_clock.h"
 
-static uint64_t wall_clock_ns(void) {
+uint64_t wall_clock_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
@@ -36,22 +36,48 @@ struct operation table_begin(void) {
     return begun();
 }
 
-static void end(const struct operation* operation, const struct request* request, int64_t result) {
-    const uint64_t wall = wall_clock_ns(), cpu = thread_clock_ns(wall);
-    struct record* record = log_take(0);
-    if (record == NULL) return;
-    record->start_ns = operation->wall_ns;
-    record->wall_ns = wall - operation->wall_ns;
-    record->cpu_ns = cpu > operation->cpu_ns ? cpu - operation->cpu_ns : 0;
+static void fill(struct record* record, const struct request* request) {
     record->offset = request->offset;
     record->size = request->size;
-    record->result = result;
     record->address = (uint64_t)(uintptr_t)request->address;
     record->descriptor = request->descriptor;
     record->flags = request->flags;
     record->buffers = request->buffers;
     record->caller = caller_now();
+}
+
+static void end(const struct operation* operation, const struct request* request, int64_t result) {
+    const uint64_t wall = wall_clock_ns(), cpu = thread_clock_ns(wall);
+    struct record* record = log_take(0);
+    if (record == NULL) return;
+    fill(record, request);
+    record->start_ns = operation->wall_ns;
+    record->wall_ns = wall - operation->wall_ns;
+    record->cpu_ns = cpu > operation->cpu_ns ? cpu - operation->cpu_ns : 0;
+    record->result = result;
     log_publish(record, request->kind);
+}
+
+void operation_queued(const struct request* request, uint64_t begin_ns, const void* queue,
+                      uint64_t key) {
+    struct record* record = log_is_open() ? log_take(0) : NULL;
+    if (record == NULL) return;
+    fill(record, request);
+    record->start_ns = begin_ns;
+    record->QUEUED_IN = (uint64_t)(uintptr_t)queue;
+    record->QUEUED_KEY = key;
+    record->result = (int64_t)request->size;
+    log_publish(record, request->kind);
+}
+
+void operation_done(const void* queue, uint64_t key, int64_t result) {
+    struct record* record = log_is_open() ? log_take(0) : NULL;
+    if (record == NULL) return;
+    record->start_ns = wall_clock_ns();
+    record->QUEUED_IN = (uint64_t)(uintptr_t)queue;
+    record->QUEUED_KEY = key;
+    record->result = result;
+    log_publish(record, KIND_DONE);
 }
 
 void operation_end(const struct operation* operation, const struct request* request,

@@ -31,6 +31,17 @@ struct operation operation_begin(int descriptor);
  * vfork, which has descriptors of its own, but its parent's memory. */
 struct operation table_begin(void);
 
+/* CLOCK_MONOTONIC. */
+uint64_t wall_clock_ns(void);
+
+/* Records an operation that was handed over to `queue` at that time. Its completion there has the
+ * `key`. */
+void operation_queued(const struct request* request, uint64_t begin_ns, const void* queue,
+                      uint64_t key);
+
+/* Records that an operation of the queue was seen to have ended. */
+void operation_done(const void* queue, uint64_t key, int64_t result);
+
 /* Records the operation and keeps errno. `result` is what the call returned, with -1 for errno. */
 void operation_end(const struct operation* operation, const struct request* request,
                    int64_t result);

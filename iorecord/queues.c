@@ -1,7 +1,7 @@
 /*
  * Records operations that a program hands to the kernel in a queue, by libaio or liburing. They are
- * recorded when they are handed over, because nobody sees when a program reads from memory what
- * became of them. The calls that hand them over and that wait for them are records of their own.
+ * recorded when they are handed over. What became of them is a record of its own (completions.h),
+ * as are the calls that hand them over and that wait for them.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "iorecord/callers.h"
+#include "iorecord/completions.h"
 #include "iorecord/files.h"
 #include "iorecord/log.h"
 #include "iorecord/operation.h"
@@ -43,9 +44,11 @@ static struct request asked(enum record_kind kind, int descriptor, int64_t offse
     return request;
 }
 
-static void record_queued(const struct request* request) {
-    const struct operation operation = operation_begin(request->descriptor);
-    operation_end(&operation, request, (int64_t)request->size);
+/* `queue` and `key` are those of its completion. */
+static void record_queued(const struct request* request, uint64_t begin_ns, const void* queue,
+                          uint64_t key) {
+    file_seen(request->descriptor);
+    operation_queued(request, begin_ns, queue, key);
     last_descriptor = request->descriptor;
 }
 
@@ -61,7 +64,7 @@ static void record_queued(const struct request* request) {
 
 /* --- libaio, whose functions are system calls that return a negative error number --- */
 
-enum { MOST_KEPT = 64 }; /* operations of a call */
+enum { MOST_AT_ONCE = 64 }; /* operations that are handed over by one system call */
 
 static struct request asked_of(const struct iocb* block) {
     static const struct {
@@ -82,65 +85,78 @@ static struct request asked_of(const struct iocb* block) {
                  block->aio_nbytes, of[opcode].vector);
 }
 
+static const void* as_queue(aio_context_t context) { return (const void*)(uintptr_t)context; }
+
 static int status_of(long result) { return result < 0 ? -errno : (int)result; }
 
 /* Another thread may free the blocks as soon as they are handed over, so what they ask for is kept.
  * The kernel may take only the first ones, and the program then hands over the others again. */
+static int hand_over(aio_context_t context, long count, struct iocb** blocks) {
+    struct request kept[MOST_AT_ONCE];
+    uint64_t keys[MOST_AT_ONCE];
+    const uint64_t begin_ns = wall_clock_ns();
+    for (long i = 0; i < count; i++) {
+        kept[i] = asked_of(blocks[i]);
+        keys[i] = (uint64_t)(uintptr_t)blocks[i];
+        if (kept[i].kind != KIND_NONE) file_seen(kept[i].descriptor); /* as it is before */
+    }
+    const int result = status_of(syscall(SYS_io_submit, context, count, blocks));
+    for (int i = 0; i < result; i++)
+        if (kept[i].kind != KIND_NONE)
+            record_queued(&kept[i], begin_ns, as_queue(context), keys[i]);
+    return result;
+}
+
+/* Many blocks take several system calls. As in one, the first refusal ends them, and it is an error
+ * only if nothing was taken before. */
+static int hand_over_all(aio_context_t context, long count, struct iocb** blocks) {
+    if (!log_is_open() || count <= 0)
+        return status_of(syscall(SYS_io_submit, context, count, blocks));
+    long done = 0;
+    while (done < count) {
+        const long some = count - done < MOST_AT_ONCE ? count - done : MOST_AT_ONCE;
+        const int taken = hand_over(context, some, blocks + done);
+        if (taken < 0 && done == 0) return taken;
+        if (taken > 0) done += taken;
+        if (taken < some) break;
+    }
+    return (int)done;
+}
+
 EXPORT int io_submit(aio_context_t context, long count, struct iocb** blocks);
 EXPORT int io_submit(aio_context_t context, long count, struct iocb** blocks) {
-    struct request kept[MOST_KEPT];
-    const int saved_errno = errno;
-    const bool recorded = log_is_open();
-    for (long i = 0; recorded && i < count; i++) {
-        const struct request request = asked_of(blocks[i]);
-        if (i < MOST_KEPT)
-            kept[i] = request;
-        else if (request.kind != KIND_NONE)
-            record_queued(&request);
-        if (request.kind == KIND_NONE) continue;
-        file_seen(request.descriptor); /* as it is before */
-        last_descriptor = request.descriptor;
-    }
-    errno = saved_errno;
-    const struct request request = {KIND_SUBMIT, last_descriptor, -1, (uint64_t)count, NULL, 0, 1};
     const struct operation operation = operation_begin(last_descriptor);
-    const int result = status_of(syscall(SYS_io_submit, context, count, blocks));
+    const int result = hand_over_all(context, count, blocks);
+    const struct request request = {KIND_SUBMIT, last_descriptor, -1, (uint64_t)count, NULL, 0, 1};
     operation_end_error(&operation, &request, -result);
-    for (int i = 0; recorded && i < result && i < MOST_KEPT; i++)
-        if (kept[i].kind != KIND_NONE) record_queued(&kept[i]);
     return result;
+}
+
+static int waited(aio_context_t context, const struct io_event* events, long result) {
+    const int status = status_of(result);
+    for (int i = 0; i < status; i++)
+        operation_done(as_queue(context), events[i].obj, events[i].res);
+    return status;
 }
 
 EXPORT int io_getevents(aio_context_t context, long least, long most, struct io_event* events,
                         struct timespec* timeout);
 EXPORT int io_getevents(aio_context_t context, long least, long most, struct io_event* events,
                         struct timespec* timeout) {
-    IN_QUEUE(KIND_AWAIT, least,
-             status_of(syscall(SYS_io_getevents, context, least, most, events, timeout)));
+    IN_QUEUE(
+        KIND_AWAIT, least,
+        waited(context, events, syscall(SYS_io_getevents, context, least, most, events, timeout)));
 }
 
 /* --- liburing --- */
-
-/* Its struct io_uring, as far as liburing.so.2 keeps it in all its versions. */
-struct io_uring {
-    unsigned *taken, *given, *mask, *entries, *sq_flags, *dropped, *array;
-    const struct io_uring_sqe* filled;
-    unsigned first, end; /* of what the program has filled in since it last handed over */
-    size_t ring_bytes;
-    void* ring;
-    unsigned spare[4];
-    char completions[88];
-    unsigned setup; /* flags of io_uring_setup(2) */
-};
 
 enum {                          /* of rings; newer than some kernel headers */
        LARGE_ENTRIES = 1 << 10, /* IORING_SETUP_SQE128 */
        MIXED_ENTRIES = 1 << 19, /* IORING_SETUP_SQE_MIXED */
 };
 
-_Static_assert(offsetof(struct io_uring, setup) == 192, "as in liburing.h on 64-bit systems");
-
-static void queue_entry(const struct io_uring_sqe* entry) {
+static void queue_entry(const struct io_uring* ring, const struct io_uring_sqe* entry,
+                        uint64_t begin_ns) {
     static const struct {
         enum record_kind kind;
         bool vector;
@@ -158,17 +174,24 @@ static void queue_entry(const struct io_uring_sqe* entry) {
     const struct request request =
         asked(of[entry->opcode].kind, listed ? -1 : entry->fd, (int64_t)entry->off, entry->addr,
               entry->len, of[entry->opcode].vector);
-    record_queued(&request);
+    record_queued(&request, begin_ns, ring, entry->user_data);
 }
 
 static unsigned queue_ring(const struct io_uring* ring) {
     const int saved_errno = errno;
     const unsigned step = ring->setup & LARGE_ENTRIES ? 2 : 1;
     const bool known = !(ring->setup & MIXED_ENTRIES); /* entries of two sizes, in any order */
+    const uint64_t begin_ns = wall_clock_ns();
+    completions_seen(ring); /* those of before, so that a new ring is known from now on */
     for (unsigned at = ring->first; at != ring->end && known && log_is_open(); at++)
-        queue_entry(&ring->filled[(at & *ring->mask) * step]);
+        queue_entry(ring, &ring->filled[(at & *ring->mask) * step], begin_ns);
     errno = saved_errno;
     return ring->end - ring->first;
+}
+
+static int looked_after(const struct io_uring* ring, int result) {
+    completions_seen(ring);
+    return result;
 }
 
 #define CODE(function) ((const void*)(uintptr_t)(function))
@@ -180,7 +203,7 @@ static unsigned queue_ring(const struct io_uring* ring) {
         int(*next) parameters = __extension__(__typeof__(next))            \
             next_function(#name, __builtin_return_address(0), CODE(name)); \
         if (next == NULL) return -ENOSYS;                                  \
-        IN_QUEUE(kind, wanted, next arguments);                            \
+        IN_QUEUE(kind, wanted, looked_after(ring, next arguments));        \
     }
 
 ON_RING(io_uring_submit, KIND_SUBMIT, queue_ring(ring), (struct io_uring * ring), (ring))
@@ -194,3 +217,17 @@ ON_RING(io_uring_submit_and_wait_timeout, KIND_SUBMIT, queue_ring(ring),
 ON_RING(__io_uring_get_cqe, KIND_AWAIT, least,
         (struct io_uring * ring, void** done, unsigned given, unsigned least, void* signals),
         (ring, done, given, least, signals))
+
+ON_RING(io_uring_wait_cqes, KIND_AWAIT, least,
+        (struct io_uring * ring, void** done, unsigned least, void* timeout, void* signals),
+        (ring, done, least, timeout, signals))
+ON_RING(io_uring_wait_cqe_timeout, KIND_AWAIT, 1,
+        (struct io_uring * ring, void** done, void* timeout), (ring, done, timeout))
+
+EXPORT void io_uring_queue_exit(struct io_uring* ring);
+EXPORT void io_uring_queue_exit(struct io_uring* ring) {
+    void (*next)(struct io_uring*) = __extension__(__typeof__(next)) next_function(
+        "io_uring_queue_exit", __builtin_return_address(0), CODE(io_uring_queue_exit));
+    completions_end(ring);
+    if (next) next(ring);
+}

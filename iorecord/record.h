@@ -40,6 +40,7 @@ enum record_kind {
     KIND_QUEUED_SYNC,
     KIND_SUBMIT, /* the call that hands over `size` of these */
     KIND_AWAIT,  /* the call that waits for `size` of them */
+    KIND_DONE,   /* `result` of a queued operation, as soon as it was seen */
 };
 
 struct record {
@@ -83,6 +84,10 @@ struct record {
 #define PROCESS_RANK result /* MPI rank, or -1 */
 #define PROCESS_MINOR_FAULTS size
 #define PROCESS_MAJOR_FAULTS address
+
+/* In a record of KIND_QUEUED_* and KIND_DONE, which belong together if both are equal: */
+#define QUEUED_IN wall_ns /* the ring, or the context of libaio */
+#define QUEUED_KEY cpu_ns /* user_data, or the address of the control block */
 
 struct chunk_header {
     char magic[8];

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pagelens.io import kinds
 from pagelens.io.kinds import KINDS
-from pagelens.io.recording import Recording
+from pagelens.io.recording import Recording, without_queues
 
 # The paths that operations take. Those of the first row have a table by size in a machine file.
 WRITE, OVERWRITE, READ, COLD_READ, SCATTERED_READ, DIRECT_READ, DIRECT_WRITE = (
@@ -49,7 +49,7 @@ def classify(recording: Recording) -> pl.DataFrame:
     - `dropped_bytes` is what an open truncated, and `rewritten_bytes` what a close therefore writes out.
     """
     end = pl.col("start_ns") + pl.col("wall_ns")
-    every = recording.operations.with_columns(
+    every = without_queues(recording.operations).with_columns(
         gap_ns=(pl.col("start_ns") - end.shift(1).over("process", "thread")).fill_null(0).clip(0)
     )
     frame = every.filter(pl.col("file").is_in(recording.regular_files)).with_columns(

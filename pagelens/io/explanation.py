@@ -13,7 +13,7 @@ from pagelens.io import classify as paths
 from pagelens.io.classify import classify
 from pagelens.io.facts import Facts, describe
 from pagelens.io.predict import Cost, Floats, predict
-from pagelens.io.recording import Recording
+from pagelens.io.recording import Recording, without_queues
 from pagelens.io.recording_gaps import gaps
 from pagelens.io.what_if import Option, options
 from pagelens.machine import Io, Machine
@@ -122,7 +122,11 @@ def busiest_folder(recording: Recording) -> tuple[Path, int] | None:
 
     Return None if there are no files.
     """
-    frame = recording.regular.group_by("file").agg(pl.col("wall_ns").sum(), pl.col("result").clip(0).sum())
+    frame = (
+        without_queues(recording.regular)
+        .group_by("file")
+        .agg(pl.col("wall_ns").sum(), pl.col("result").clip(0).sum())
+    )
     for number in frame.sort("result", descending=True)["file"].to_list():
         file = recording.header.files[number]
         folder = Path(file.path).parent

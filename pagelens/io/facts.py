@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from pagelens.io.kinds import CALLERS, KINDS, NAMES, QUEUED
-from pagelens.io.recording import Recording
+from pagelens.io.recording import Recording, without_queues
 
 _MOST_FILES = 10
 # Bytes of queued operations are those that were asked for.
@@ -76,7 +76,7 @@ class Facts:
 
 def describe(recording: Recording) -> Facts:
     """Count what is in a recording. Pipes, terminals and devices are left out."""
-    header, plain = recording.header, recording.regular
+    header, plain = recording.header, without_queues(recording.regular)
     return Facts(
         source=header.source,
         command=header.command,

@@ -3,7 +3,7 @@
 iorecord/record.h and iorecord/callers.h have the same numbers, which are part of the file format.
 """
 
-BEGIN, END, FILE, TEXT = 1, 2, 3, 4  # only in raw logs
+BEGIN, END, FILE, TEXT, DONE = 1, 2, 3, 4, 27  # only in raw logs
 
 KINDS = {
     "open": 5, "close": 6, "read": 7, "write": 8, "seek": 9, "sync": 10, "datasync": 11, "advise": 12,

@@ -24,7 +24,6 @@ RECORD = np.dtype(
 _CHUNK = np.dtype([("magic", "S8"), ("version", "<u4"), ("process", "<u4"), ("bytes", "<u8"),
                    ("dropped", "<u8"), ("spare", "<u8", 6)])  # fmt: skip
 _TEXT_AT, _TEXT_BYTES = 8, 72
-_KNOWN_KINDS = max(kinds.KINDS.values())
 
 Records = NDArray[np.void]
 

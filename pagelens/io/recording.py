@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pagelens.errors import UsageError
 from pagelens.files import write_whole
-from pagelens.io.kinds import KINDS
+from pagelens.io.kinds import KINDS, QUEUED
 
 VERSION = 1
 SUFFIX = ".plio"
@@ -128,6 +128,15 @@ class Recording:
         content = BytesIO()
         pq.write_table(table.cast(schema), content, compression="zstd")
         write_whole(path, lambda partial: partial.write_bytes(content.getbuffer()))
+
+
+def without_queues(operations: pl.DataFrame) -> pl.DataFrame:
+    """Return the operations with wall times in which a thread was busy: queued ones take none of their own.
+
+    Their wall time is the time from handing over to the end, while the thread does other things.
+    """
+    queued = pl.col("kind").is_in(QUEUED)
+    return operations.with_columns(wall_ns=pl.when(queued).then(0).otherwise("wall_ns"))
 
 
 def read_recording(path: Path) -> Recording:

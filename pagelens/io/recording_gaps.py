@@ -8,7 +8,7 @@ import polars as pl
 
 from pagelens.io.kinds import KINDS, QUEUED
 from pagelens.io.recording import Recording
-from pagelens.units import format_size
+from pagelens.units import format_size, format_time
 
 _RING = "anon_inode:[io_uring]"  # how /proc names a descriptor of io_uring
 
@@ -20,15 +20,26 @@ def gaps(recording: Recording) -> Iterator[str]:
         yield "no operation on a file was seen; a program without libc's functions needs strace"
     if header.dropped:
         yield f"{header.dropped:,} operations are missing: the disk was full, or a limit reached"
-    queued = operations.filter(pl.col("kind").is_in(QUEUED)).height
-    if queued:
-        yield (
-            f"{queued:,} operations went through libaio or io_uring; what became of them is not known, and "
-            "only handing them over and waiting for them is timed"
-        )
+    queued = operations.filter(pl.col("kind").is_in(QUEUED))
+    if queued.height:
+        yield _queued(queued)
     elif any(file.path == _RING for file in header.files):
         yield "the program uses io_uring by system calls of its own; these operations are not seen"
     yield from _mapped(recording)
+
+
+def _queued(queued: pl.DataFrame) -> str:
+    """Return what became of operations in queues. Those with a wall time were seen to end."""
+    ended = queued.filter(pl.col("wall_ns") > 0)
+    text = f"{queued.height:,} operations went through libaio or io_uring; "
+    if ended.height:
+        median, failed = ended["wall_ns"].median(), ended.filter(pl.col("result") < 0).height
+        assert isinstance(median, float)
+        text += f"{ended.height:,} were seen to end, after {format_time(median / 1e9)} in the median"
+        text += f", {failed:,} with an error; " if failed else "; "
+    else:
+        text += "what became of them is not known; "
+    return text + "the model knows only what handing over and waiting took"
 
 
 def _mapped(recording: Recording) -> Iterator[str]:

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from pagelens.io import kinds
+from pagelens.io.completions import with_completions
 from pagelens.io.kinds import KINDS
 from pagelens.io.raw_log import RECORD, RawLog
 from pagelens.io.recording import COLUMNS, MOST, File, Header, Process, Recording
@@ -111,14 +112,10 @@ def _resolved(log: RawLog, files: _Files, began: int) -> pl.DataFrame:
     """Return the operations of one log, with their files and offsets."""
     columns = {name: log.records[name] for name in RECORD.names or ()}
     columns["start_ns"] = np.minimum(columns["start_ns"] - np.uint64(began), MOST).astype(np.int64)
-    raw = (
-        pl.DataFrame(columns)
-        .with_row_index("place")
-        .with_columns(
-            pl.col("wall_ns", "size").clip(0, MOST).cast(pl.Int64),
-            pl.col("offset").clip(-1, MOST),
-            pl.col("result").clip(-MOST, MOST),
-        )
+    raw = with_completions(pl.DataFrame(columns).with_row_index("place")).with_columns(
+        pl.col("wall_ns", "size").clip(0, MOST).cast(pl.Int64),
+        pl.col("offset").clip(-1, MOST),
+        pl.col("result").clip(-MOST, MOST),
     )
     raw = raw.with_columns(cpu_ns=pl.col("cpu_ns").clip(0, MOST).cast(pl.Int64))
     operations = raw.filter(pl.col("kind").is_in(list(KINDS.values()))).sort("start_ns", maintain_order=True)

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/io_uring.h>
+#include <setjmp.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -30,11 +31,25 @@ int io_submit(void* context, long count, void** blocks) {
     return (int)(result < 0 ? -errno : result);
 }
 
+int io_getevents(void* context, long least, long most, void* events, void* timeout) {
+    const long result = syscall(SYS_io_getevents, context, least, most, events, timeout);
+    return (int)(result < 0 ? -errno : result);
+}
+
+/* A function that reports an error by a jump out of it. */
+int MPI_File_set_size(long file, long place) {
+    pwrite((int)file, "in", 2, 0);
+    longjmp(*(jmp_buf*)place, 1);
+}
+
 struct io_uring {
     unsigned *taken, *given, *mask, *entries, *flags, *dropped, *array;
     struct io_uring_sqe* filled;
     unsigned first, end;
-    char rest[120];
+    char rest[32];
+    unsigned *head, *tail, *ended_mask, *ended_entries, *ended_flags, *overflow;
+    struct io_uring_cqe* ended;
+    char more[32];
     unsigned setup;
 };
 
@@ -43,8 +58,14 @@ int io_uring_submit(struct io_uring* ring) {
     int count = 0;
     for (; ring->first != ring->end; ring->first++, count++) {
         const struct io_uring_sqe* entry = &ring->filled[ring->first & *ring->mask];
+        long result = 0;
         if (entry->opcode == IORING_OP_WRITE)
-            pwrite(entry->fd, (void*)entry->addr, entry->len, (off_t)entry->off);
+            result = pwrite(entry->fd, (void*)entry->addr, entry->len, (off_t)entry->off);
+        if (ring->tail == NULL) continue;
+        struct io_uring_cqe* end = &ring->ended[*ring->tail & *ring->ended_mask];
+        end->user_data = entry->user_data;
+        end->res = (int)(result < 0 ? -errno : result);
+        ++*ring->tail;
     }
     return count;
 }

@@ -12,7 +12,7 @@ from run_library import PROGRAMS
 
 from pagelens.cli.text.io import info_lines
 from pagelens.io import Recording, describe, gaps, record_program
-from pagelens.io.kinds import CALLERS, KINDS, NAMES
+from pagelens.io.kinds import CALLERS, DONE, KINDS, NAMES, QUEUED
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = """
@@ -141,6 +141,37 @@ def test_queued_operations_are_seen_counted_and_said(folder: Path, monkeypatch: 
     assert (folder / "file").stat().st_size == 16384
 
 
+def test_results_of_queued_operations_are_recorded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording, notes = record(folder, "io_libraries", "results", monkeypatch)
+    queued = recording.operations.filter(pl.col("kind").is_in(QUEUED))
+    rows = [
+        (size, result, wall > 0) for size, result, wall in queued.select("size", "result", "wall_ns").rows()
+    ]
+    assert rows[:66] == [(10, 10, True)] * 66  # the 67th was refused
+    assert rows[66:72] == [
+        (4096, 60, True),  # the file ends there
+        (100, 100, False),  # two operations with one key: nobody knows which of them ended first
+        (101, 101, False),
+        (102, -errno.EBADF, True),
+        (103, 103, True),
+        (104, 104, True),
+    ]
+    # Five more have ended before anybody looks, and the ring has room for four.
+    assert [known for _, _, known in rows[72:]] == [False, True, True, True, True]
+    assert re.search(
+        r"77 operations .* 74 were seen to end, after \d.* in the median, 1 with an error", notes
+    )
+    # Threads do other things while their operations are in a queue.
+    assert [of.wall_s for of in describe(recording).kinds if of.kind == "queued_read"] == [0.0]
+
+
+def test_a_function_that_was_left_by_a_jump_names_no_more(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording, _ = record(folder, "io_libraries", "jump", monkeypatch)
+    assert writes(recording) == [("MPI_File_set_size", 2), ("", 3)]
+
+
 def test_large_entries_of_a_ring_are_read_as_such(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recording, _ = record(folder, "io_libraries", "large", monkeypatch)
     kinds = [NAMES[kind] for kind in recording.operations["kind"]]
@@ -194,4 +225,6 @@ def test_the_recorder_and_the_reader_number_functions_alike() -> None:
     record_header = (ROOT / "iorecord/record.h").read_text()
     kinds = re.findall(r"^    KIND_(\w+)", record_header, re.MULTILINE)
     short = {"DATASYNC": "datasync", "SYNC_RANGE": "sync_range"}
-    assert [short.get(name, name.lower()) for name in kinds[5:]] == [NAMES[n] for n in range(5, len(kinds))]
+    names = [short.get(name, name.lower()) for name in kinds]
+    assert names[5:DONE] == [NAMES[n] for n in range(5, DONE)]
+    assert names[DONE:] == ["done"]
