@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from pagelens.io.recording import Recording, without_queues
 from pagelens.io.recording_gaps import gaps
 from pagelens.io.what_if import Option, options
 from pagelens.machine import Io, Machine
+from pagelens.units import format_time
 
 WORTH = 0.02  # of the program's time: less is not worth a change
+_FAR_OFF = 2.0  # times what the model says
 GOOD = 0.15  # the model is that near, or a warning comes first
 
 
@@ -95,6 +98,7 @@ def explain_recording(
         ways += _elsewhere(frame, elsewhere, elsewhere.io)
     cpu_s, wait_s = float(np.nansum(found[0].cost.cpu_s)), float(np.nansum(found[0].cost.wait_s))
     recorded = float(frame["cpu_ns"].sum()) / 1e9
+    of_paths = _paths(frame, found[0].cost)
     tells = recording.knows("cpu_ns") and recorded > 0
     return Explanation(
         facts=describe(recording),
@@ -111,9 +115,9 @@ def explain_recording(
         other_systems=sorted(
             {recording.header.files[n].file_system for n in set(others["file"].to_list()) - set(on)}
         ),
-        paths=_paths(frame, found[0].cost),
+        paths=of_paths,
         ways=ways,
-        notes=_notes(recording, io),
+        notes=[*_slow_new_files(of_paths, io, elapsed), *_notes(recording, io)],
     )
 
 
@@ -199,6 +203,22 @@ def _paths(frame: pl.DataFrame, cost: Cost) -> list[OfPath]:
         OfPath(r["path"], r["len"], r["bytes"], r["cpu_ns"] / 1e9, r["waiting"] / 1e9, r["cpu"], r["wait"])
         for r in grouped.iter_rows(named=True)
     ]
+
+
+def _slow_new_files(of_paths: list[OfPath], io: Io, elapsed_s: float) -> Iterator[str]:
+    """Say why new files can take far longer than measured, if they did and it matters.
+
+    Without a journal, ext4 passes over the inodes of files that were removed some minutes before, one by one
+    (fs/ext4/ialloc.c, recently_deleted).
+    """
+    for of in of_paths:
+        slow = of.recorded_cpu_s > _FAR_OFF * of.cpu_s and of.recorded_cpu_s - of.cpu_s >= WORTH * elapsed_s
+        if of.path == paths.CREATING and slow and io.file_system.value == "ext4":
+            yield (
+                f"New files took {format_time(of.recorded_cpu_s / of.operations)} each, where "
+                f"{format_time(of.cpu_s / of.operations)} were measured. On ext4 without a journal, files "
+                "that were removed in the last minutes slow down new ones."
+            )
 
 
 def _notes(recording: Recording, io: Io) -> list[str]:

@@ -98,6 +98,23 @@ def test_where_the_cache_is_unknown_the_wait_tells() -> None:
     assert paths_of(operations, bytes=1 << 20, cached_bytes=None) == ["cold_read", "read"]
 
 
+@pytest.mark.parametrize(("cpu_us", "said"), [(15, False), (210, True)])
+def test_new_files_that_removed_ones_slow_down_are_said(cpu_us: int, said: bool) -> None:
+    def made(number: int) -> list[dict[str, Any]]:
+        opened = {
+            "kind": "open",
+            "flags": os.O_CREAT | os.O_RDWR,
+            "cpu_ns": 1000 * cpu_us,
+            "wall_ns": 1000 * cpu_us,
+        }
+        return [{"file": number, **opened, "result": 3}, {"file": number, **transfer("write", 0)}]
+
+    operations = [operation for number in range(50) for operation in made(number)]
+    machine = MACHINE.model_copy(update={"io": with_tables(creating='"10 us"')})
+    notes = explain_recording(recording_of(operations, [{"bytes": 0}] * 50), machine).notes
+    assert any("New files took 210 us each, where 10 us were measured" in note for note in notes) == said
+
+
 def slow_first_touches(operations: list[tuple[str, int, int]]) -> list[float]:
     """Page by page: the share of the pages of each read that nothing has touched before."""
     seen: set[int] = set()

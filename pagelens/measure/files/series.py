@@ -100,15 +100,15 @@ def forget(descriptor: int) -> None:
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def repeat(once: Callable[[int], tuple[float, float, int]], budget_s: float) -> Times:
+def repeat(once: Callable[[int], tuple[float, float, int]], budget_s: float, most: int = _MOST) -> Times:
     """Return the lower quartile of the processor times, and the least wall time, of repetitions.
 
     `once(number)` makes one repetition, and returns its processor time, its wall time, and its number of
-    operations.
+    operations. There are at most `most` repetitions.
     """
     found: list[tuple[float, float]] = []
     began = time.monotonic()
-    while len(found) < _MOST:
+    while len(found) < most:
         cpu, wall, operations = once(len(found))
         found.append((cpu / operations, wall / operations))
         spent = time.monotonic() - began

@@ -42,7 +42,10 @@ _WORK_IN_ALL = 1024 * MIB
 _WRITER_BYTES = 32 * MIB  # of each of several writers
 _MOST_WRITERS = 8
 _RATE_BYTES = 64 * MIB
-_NEW_FILES = 64  # that are made at a time
+# New files in a repetition, and repetitions. ext4 without a journal reuses the number of a removed file only
+# after minutes, and looks at each such number for a new file (fs/ext4/ialloc.c, recently_deleted). So few
+# files are made, lest they slow down the programs that are recorded next, and none is removed in between.
+_NEW_FILES, _NEW_TIMES = 8, 4
 _MOST_DIRECT = 1024  # operations of a repetition, all over the file
 
 Progress = Callable[[int, int], None]
@@ -237,22 +240,23 @@ def _timed(work: Callable[[], object], count: int) -> tuple[float, float, int]:
 def _single_calls(m: Measured, scratch: Scratch, budget_s: float) -> None:
     path = str(scratch.path)
 
+    names = [f"{path}-{number}" for number in range(_NEW_FILES * _NEW_TIMES)]
+    next_name = iter(names).__next__
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
     def make_many(_: int) -> tuple[float, float, int]:
         """Make files of new names, as programs do. A file that replaces one gets its place for less."""
-        names = [f"{path}-{number}" for number in range(_NEW_FILES)]
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        try:
-            next_name = iter(names).__next__
-            return _timed(lambda: os.close(os.open(next_name(), flags, 0o600)), _NEW_FILES)
-        finally:
-            for name in names:
-                Path(name).unlink(missing_ok=True)
+        return _timed(lambda: os.close(os.open(next_name(), flags, 0o600)), _NEW_FILES)
 
     def write_and_sync() -> None:
         os.pwrite(file, b"x" * 4096, os.fstat(file).st_size)  # new data: they need a place on the disk
         os.fsync(file)
 
-    m.seconds["creating"] = repeat(make_many, budget_s)
+    try:
+        m.seconds["creating"] = repeat(make_many, budget_s, _NEW_TIMES)
+    finally:
+        for name in names:
+            Path(name).unlink(missing_ok=True)
     with scratch.open() as file:
         m.seconds["opening"] = repeat(
             lambda _: _timed(lambda: os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC)), 64), budget_s
