@@ -2,6 +2,7 @@
 
 import os
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
 from io_logs import run
@@ -21,5 +22,6 @@ def test_mutated_logs_give_a_recording_or_one_line(target: str, count: int) -> N
 def test_a_million_mutated_logs() -> None:
     parts = 50
     jobs = [(target, seed, count // parts) for target, count in _LONG.items() for seed in range(parts)]
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    # The child of a fork has the locks of Polars, but not the threads that would release them.
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn")) as pool:
         assert sum(pool.map(run, *zip(*jobs, strict=True))) > 0
