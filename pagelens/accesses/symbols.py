@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-
-from elftools.common.exceptions import ELFError
+from typing import TYPE_CHECKING
 
 from pagelens.accesses.demangle import demangle
-from pagelens.accesses.elf_file import ElfFile, Symbol
+
+if TYPE_CHECKING:
+    from pagelens.accesses.elf_file import ElfFile, Symbol
 
 # Functions that allocate for somebody: the C++ library, operator new, and malloc under any prefix
 # (`xmalloc`, `gomp_malloc`, `PyMem_RawMalloc`; not `preallocate` nor `allocator`).
@@ -234,14 +235,18 @@ class Symbolizer:
             for frame in frames
         )
 
-    def _file(self, module: LoadedModule) -> ElfFile | None:
+    def _file(self, module: LoadedModule) -> "ElfFile | None":
         """Return the module's file if it is still the one that was traced, else None."""
         key = (module.path, module.build_id)
         if key not in self._files:
             self._files[key] = self._open(module)
         return self._files[key]
 
-    def _open(self, module: LoadedModule) -> ElfFile | None:
+    def _open(self, module: LoadedModule) -> "ElfFile | None":
+        from elftools.common.exceptions import ELFError  # declared workloads need no reader of ELF files
+
+        from pagelens.accesses.elf_file import ElfFile
+
         try:
             file = ElfFile(Path(module.path))
         except (OSError, ELFError) as error:
@@ -270,7 +275,7 @@ def _folded(callers: Sequence[Location], program: str | None) -> list[str]:
     return list(texts.values())
 
 
-def _told_apart(file: ElfFile, least_bytes: int) -> Iterator[tuple[Symbol, str]]:
+def _told_apart(file: "ElfFile", least_bytes: int) -> Iterator[tuple["Symbol", str]]:
     """Yield variables with unique names."""
     several = Counter(name for name, _ in {(symbol.name, symbol.address) for symbol in file.variables(1)})
     for symbol in file.variables(least_bytes):

@@ -6,13 +6,9 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
-import typer.rich_utils
 from typer.core import TyperArgument, TyperOption
 
 SCREEN_LINES = 50  # of 80 columns: a window of today's terminals, without its prompt
-
-# Errors and docs/cli.md show ranges. In the help they would take the room of the text.
-typer.rich_utils.RANGE_STRING = ""
 
 
 def _name_of_value(parameter: Any, ctx: Any) -> str | None:
@@ -78,13 +74,22 @@ def _option_for_all(count: int) -> Any:
 
 def _show_all(ctx: typer.Context, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        type(ctx.command).format_help(ctx.command, ctx, ctx.make_formatter())
+        _whole_help(ctx.command, ctx, ctx.make_formatter())
         ctx.exit()
+
+
+def _whole_help(command: Any, ctx: Any, formatter: Any) -> None:
+    """Print the help of a command with all options that are not hidden."""
+    import typer.rich_utils  # brings Rich's Markdown, which only help needs
+
+    # Errors and docs/cli.md show ranges. In the help they would take the room of the text.
+    typer.rich_utils.RANGE_STRING = ""
+    type(command).format_help(command, ctx, formatter)
 
 
 def _short_help(command: Any, rare: list[Any], every: Any, ctx: Any, formatter: Any) -> None:
     """Print the help of a command without its rare options, unless all of it fits a screen."""
-    show = partial(type(command).format_help, command, ctx, formatter)
+    show = partial(_whole_help, command, ctx, formatter)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         show()
