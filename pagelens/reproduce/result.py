@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pagelens
-from pagelens.reproduce.claim import Kind, Row, Score, Value, score
+from pagelens.reproduce.claim import Kind, Row, Score, Tried, Value, score
 from pagelens.reproduce.context import Scale
 from pagelens.reproduce.study import Findings, Study
 
@@ -83,6 +83,22 @@ def _row(row: Row) -> dict[str, Any]:
         "decided_by": row.decided_by,
         "tried": None if row.tried is None else {**asdict(row.tried), "verdict": row.tried.verdict.value},
     }
+
+
+def row_from_json(data: dict[str, Any]) -> Row:
+    """Return the row that `Reproduction.to_json` wrote as this element of `rows`."""
+    tried = data["tried"] and {key: each for key, each in data["tried"].items() if key != "verdict"}
+    return Row(
+        claim=data["claim"],
+        source=data["source"],
+        kind=Kind(data["kind"]),
+        published=Value(**data["published"]),
+        obtained=Value(**data["obtained"]),
+        holds=data["holds"],
+        remark=data["remark"],
+        tried=Tried(**tried) if tried else None,
+        decided_by=data["decided_by"],
+    )
 
 
 def _value(shown: Value) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`pagelens reproduce --ranges`: what is left of a claim when seeds and assumed inputs are others."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from pagelens.reproduce.context import Scale, StudyContext
 from pagelens.reproduce.overview import ratios
 from pagelens.reproduce.page import render_page
 from pagelens.reproduce.ranges import SEEDS, with_ranges
-from pagelens.reproduce.result import Reproduction
+from pagelens.reproduce.result import Reproduction, row_from_json
 from pagelens.reproduce.study import Findings, Study
 
 MACHINE = "optane-memory-mode"  # states a range for ddr.bandwidth and ddr.write_bandwidth
@@ -73,3 +74,11 @@ def test_the_report_opens_with_the_tally_and_shows_every_range() -> None:
     assert "plausible inputs contradict" in page
     assert "all-claims" in page
     assert [ratio for _, ratio in ratios(found.rows)] == [pytest.approx(3.5 / 3.6)]
+
+
+def test_a_row_is_read_back_as_it_was_written() -> None:
+    rows = run(3.6).rows
+    assert rows[0].tried is not None
+    found = Reproduction(Scale.QUICK, 1, "", ((Study("s", "t", "a", run), Findings(rows, ())),))  # type: ignore[arg-type]
+    written = found.to_json()["studies"][0]["rows"]
+    assert tuple(row_from_json(row) for row in json.loads(json.dumps(written))) == rows

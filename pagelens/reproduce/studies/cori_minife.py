@@ -65,6 +65,7 @@ def run(context: StudyContext) -> Findings:
         _spread(fleet, others),
         _mean(without),
         _correlation(without),
+        _points(without),
         _doubled(fleet, PUBLISHED_BYTES, INTEL, "by Intel's module"),
         _doubled(fleet, PUBLISHED_BYTES, OURS, "by this project's rule"),
         _doubled(fleet, TENTH_MORE, INTEL, "by Intel's module, 1.10 of the cache"),
@@ -149,6 +150,24 @@ def _correlation(without: Mapping[str, Floats]) -> Row:
         value(f"r = {r:.3f}", r=r),
         r <= -0.9,
         "Strongly: r <= -0.9. Here only misses and what they write back differ between nodes.",
+    )
+
+
+def _points(without: Mapping[str, Floats]) -> Row:
+    misses, bandwidth = without["misses"] / without["lines"], without["bandwidth"] / 1e9
+    line = np.polyval(np.polyfit(misses, bandwidth, 1), misses)
+    off = float(np.abs(line / bandwidth - 1).max())
+    return Row(
+        "Misses and performance, node by node",
+        "figure 1",
+        Kind.SHOWN,
+        value("256 jobs in a picture without figures"),
+        value(
+            f"{misses.min():.0%} to {misses.max():.0%} of lines missed, {bandwidth.max():.0f} to "
+            f"{bandwidth.min():.0f} GB/s; a straight line is off by {off:.0%} at most",
+            off=off,
+        ),
+        remark="The error of the curve is not known, because its points are not available as figures.",
     )
 
 

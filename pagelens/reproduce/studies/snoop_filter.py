@@ -61,6 +61,7 @@ def run(context: StudyContext) -> Findings:
         _which("with random 2 MiB pages", tested, "random", {"18", "20", "22", "24", "26", "28", "KNL"}),
         _clean(middle),
         _periodic(middle),
+        _whole(middle.contiguous),
         *_victims(context),
         _geometry(tested),
     )
@@ -135,6 +136,22 @@ def _periodic(middle: Tested) -> Row:
             largest_difference=periods[PERIOD_MIB],
         ),
         shortest == PERIOD_MIB,
+    )
+
+
+def _whole(shares: Shares) -> Row:
+    return Row(
+        "24 cores: the whole pattern over a 1 GiB page",
+        "slide on 1 GiB pages",
+        Kind.SHOWN,
+        value("a picture without figures"),
+        value(
+            f"{shares.min():.1%} to {shares.max():.1%} of lines at {len(shares)} offsets, "
+            f"{shares.mean():.1%} in the mean",
+            mean=shares.mean(),
+            worst=shares.max(),
+        ),
+        remark="The error of the curve is not known, because its points are not available as figures.",
     )
 
 

@@ -111,17 +111,17 @@ def _size(random: Curve, gib: int) -> Row:
 
 
 def _error(random: Curve) -> Row:
-    error = [abs(counted(random[gib]) / 1e9 / published - 1) for gib, published in CURVE.items()]
+    error = {gib: counted(random[gib]) / 1e9 / published - 1 for gib, published in CURVE.items()}
+    sizes = np.abs(list(error.values()))
     return Row(
-        "Error of the whole curve",
+        f"Error of the whole curve from {min(CURVE)} to {max(CURVE)} GiB a socket",
         "notebooks/roofline_analysis.ipynb",
         Kind.SHOWN,
         value("none"),
         value(
-            f"{np.mean(error):.0%} in the mean, {max(error):.0%} at most",
-            mean=float(np.mean(error)),
-            most=max(error),
+            f"{sizes.mean():.0%} in the mean, {sizes.max():.0%} at most", mean=sizes.mean(), most=sizes.max()
         ),
+        remark=", ".join(f"{gib} GiB {by:+.0%}" for gib, by in error.items()) + ".",
     )
 
 
