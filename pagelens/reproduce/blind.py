@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,23 +55,60 @@ class Obtained:
         return f"{show(self.figure)} ({show(self.low)} to {show(self.high)})"
 
 
+@dataclass(frozen=True)
+class _Setup:
+    """A claim of a file in `folder`, with what it names. Each machine file and trace is read once."""
+
+    claim: Claim
+    folder: Path
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The claim's machine."""
+        return self._machine(self.claim.machine)
+
+    @cached_property
+    def over_machine(self) -> Machine | None:
+        """The machine that a speedup is over, if there is one."""
+        return None if self.claim.over_machine is None else self._machine(self.claim.over_machine)
+
+    def workload(self, machine: Machine) -> Workload:
+        """Return the program as it runs on a machine. A declared one has a thread for each core."""
+        if self.claim.trace is not None:
+            return self._trace
+        assert self.claim.workload is not None
+        assert self.claim.size is not None
+        threads = max(1, machine.cores.count.value // self.claim.ranks)
+        return declared(self.claim.workload, self.claim.size // self.claim.ranks, threads)
+
+    @cached_property
+    def _trace(self) -> Workload:
+        assert self.claim.trace is not None
+        return open_trace(self.folder / self.claim.trace)
+
+    def _machine(self, name: str) -> Machine:
+        return load_machine(self.folder / name if name.endswith(".toml") else name)
+
+
 def blind_study(path: Path) -> Study:
     """Return the study of a file. Raises UsageError, with file, line and key, for what cannot be read."""
     paper = parse_toml(Paper, read_bytes(path, "blind"), str(path), "docs/reproduce.md")
+    setups = [_Setup(claim, path.parent) for claim in paper.claims]
     return Study(
         "blind-" + path.stem,
         f"Blind claims of {path.name}",
         paper.source,
-        lambda context: Findings(tuple(_row(claim, path.parent, context) for claim in paper.claims), ()),
+        lambda context: Findings(tuple(_row(setup, context) for setup in setups), ()),
         "Obtained figures are medians over nodes, with the interval that the choice of nodes leaves.",
     )
 
 
-def _row(claim: Claim, folder: Path, context: StudyContext) -> Row:
+def _row(setup: _Setup, context: StudyContext) -> Row:
     """Obtain the figure, record it, and only then compare it with the published one."""
+    claim = setup.claim
     kept = _kept(context.directory / RECORD)  # before the simulations, which take longer
-    obtained = _obtain(claim, folder, context)
-    before = _record(kept, context.directory / RECORD, claim, _inputs(claim, folder, context), obtained)
+    obtained = _obtain(setup, context)
+    before = _record(kept, context.directory / RECORD, claim, _inputs(setup, context), obtained)
     shown = value(
         obtained.in_words(claim.quantity), figure=obtained.figure, low=obtained.low, high=obtained.high
     )
@@ -89,13 +127,15 @@ def _row(claim: Claim, folder: Path, context: StudyContext) -> Row:
     )
 
 
-def _obtain(claim: Claim, folder: Path, context: StudyContext) -> Obtained:
+def _obtain(setup: _Setup, context: StudyContext) -> Obtained:
+    claim = setup.claim
     if claim.quantity == "row-conflict":
-        seconds = _row_conflict(_machine(claim.machine, folder))
+        seconds = _row_conflict(setup.machine)
         return Obtained(seconds, seconds, seconds)
     assert claim.policy is not None
     names = list(dict.fromkeys((claim.policy, claim.over or claim.policy)))
-    own = _simulate(claim, claim.machine, names if claim.over_machine is None else names[:1], folder, context)
+    other_machine = setup.over_machine
+    own = _simulate(setup, setup.machine, names if other_machine is None else names[:1], context)
     time = _of_nodes(own, claim.policy, "time_s")
     match claim.quantity:
         case "time":
@@ -105,8 +145,8 @@ def _obtain(claim: Claim, folder: Path, context: StudyContext) -> Obtained:
             found = spread(LINE_BYTES * lines / time, context.seed)
         case "speedup":
             other = own
-            if claim.over_machine is not None:
-                other = _simulate(claim, claim.over_machine, names[-1:], folder, context)
+            if other_machine is not None:
+                other = _simulate(setup, other_machine, names[-1:], context)
             found = spread(_of_nodes(other, names[-1], "time_s") / time, context.seed)
         case "spread":
             draws = np.random.default_rng(context.seed).choice(time, (2000, len(time)))
@@ -115,10 +155,9 @@ def _obtain(claim: Claim, folder: Path, context: StudyContext) -> Obtained:
     return Obtained(found.median, found.median_low, found.median_high)
 
 
-def _simulate(claim: Claim, name: str, policies: list[str], folder: Path, context: StudyContext) -> Ensemble:
+def _simulate(setup: _Setup, machine: Machine, policies: list[str], context: StudyContext) -> Ensemble:
     """Run the claim's program on nodes of that machine."""
-    machine = _machine(name, folder)
-    workload = _workload(claim, machine, folder)
+    claim, workload = setup.claim, setup.workload(machine)
     return run_ensemble(
         workload,
         Scaled(machine, claim.ranks),
@@ -137,14 +176,14 @@ def _nodes(claim: Claim, context: StudyContext) -> int:
     return context.pick(claim.nodes, min(claim.nodes, 2))
 
 
-def _inputs(claim: Claim, folder: Path, context: StudyContext) -> str:
+def _inputs(setup: _Setup, context: StudyContext) -> str:
     """Return a digest of the contents of what the claim names, of the seed and of the number of nodes."""
-    machines = [_machine(name, folder) for name in (claim.machine, claim.over_machine) if name is not None]
+    machines = [machine for machine in (setup.machine, setup.over_machine) if machine is not None]
     stated = {
         "machines": [machine.model_dump(mode="json") for machine in machines],
-        "program": None if claim.policy is None else _workload(claim, machines[0], folder).digest,
+        "program": None if setup.claim.policy is None else setup.workload(setup.machine).digest,
         "seed": context.seed,
-        "nodes": _nodes(claim, context),
+        "nodes": _nodes(setup.claim, context),
     }
     return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -179,20 +218,6 @@ def _of_nodes(ensemble: Ensemble, policy: str, column: str) -> NDArray[np.float6
         parts = ("msc_reads", "msc_writes") if behind_cache else ("dram_reads", "dram_writes")
         rows = rows.with_columns(pl.sum_horizontal(*parts).alias(column))
     return rows.group_by("node").agg(pl.col(column).sum()).sort("node")[column].to_numpy().astype(np.float64)
-
-
-def _machine(name: str, folder: Path) -> Machine:
-    beside = folder / name
-    return load_machine(beside if name.endswith(".toml") else name)
-
-
-def _workload(claim: Claim, machine: Machine, folder: Path) -> Workload:
-    if claim.trace is not None:
-        return open_trace(folder / claim.trace)
-    assert claim.workload is not None
-    assert claim.size is not None
-    threads = max(1, machine.cores.count.value // claim.ranks)
-    return declared(claim.workload, claim.size // claim.ranks, threads)
 
 
 def _record(

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pagelens.accesses.trace import open_trace
+from pagelens.accesses.workload import Workload
 from pagelens.errors import UsageError
 from pagelens.machine import load_machine
 from pagelens.reproduce.blind import RECORD, blind_study
@@ -127,3 +129,23 @@ def test_a_machine_is_compared_with_another(tmp_path: Path) -> None:
     (tmp_path / "slower.toml").write_text(slower)
     asked = PAPER.replace('over = "random"', 'over_machine = "slower.toml"')
     assert obtain(asked, tmp_path).obtained.numbers["figure"] == pytest.approx(355 / 71, rel=0.02)
+
+
+def test_a_trace_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+
+    def open_one(path: Path) -> Workload:
+        opened.append(path)
+        return open_trace(path)
+
+    monkeypatch.setattr("pagelens.reproduce.blind.open_trace", open_one)
+    trace = Path(__file__).parents[1] / "data" / "trace-version-2.bin"
+    program = PAPER
+    for stated, instead in (
+        ('workload = "stream-triad"\nsize = "300 MB"', f'trace = "{trace}"'),
+        ('quantity = "speedup"', 'quantity = "time"'),
+        ('over = "random"\nnodes = 2', "nodes = 1"),
+    ):
+        program = program.replace(stated, instead)
+    assert obtain(program, tmp_path).obtained.numbers["figure"] > 0
+    assert opened == [trace]
