@@ -75,16 +75,23 @@ void NodeState::sort_by_address() { pagelens::sort_by_address(memory_); }
 void NodeState::shuffle(Random& random) { pagelens::shuffle(memory_, random); }
 
 std::uint32_t NodeState::fill_huge_pool(unsigned numa, std::uint32_t pages) {
-    memory_.drain();  // as a request for a large block does, before it compacts and while it does
-    compact();
-    memory_.drain();
-    std::uint32_t got = 0;
-    for (; got < pages; ++got) {
-        const auto page = alloc({system_cpu, huge_order, MigrateType::movable, 1ull << numa});
-        if (!page) break;
+    const auto take = [&] {
+        return alloc({system_cpu, huge_order, MigrateType::movable, 1ull << numa});
+    };
+    bool compacted = false;
+    for (std::uint32_t got = 0; got < pages; ++got) {
+        auto page = take();
+        if (!page && !compacted) {
+            memory_.drain();  // as a request for a large block does, before it compacts and while
+            compact();        // it does
+            memory_.drain();
+            compacted = true;
+            page = take();
+        }
+        if (!page) return got;
         huge_pool_.push_back(*page);
     }
-    return got;
+    return pages;
 }
 
 bool NodeState::take_offline(Frame begin, Frame end) {

@@ -65,8 +65,8 @@ class NodeState {
     void sort_by_address();
     // Makes the memory that of a kernel with page_alloc.shuffle=1, from now on.
     void shuffle(Random& random);
-    // Takes 2 MiB pages for the hugetlb pool of a NUMA node, after a compaction, and returns how
-    // many it got. The page got last is handed out first.
+    // Takes 2 MiB pages for the hugetlb pool of a NUMA node, and returns how many it got. Memory is
+    // compacted once there are no more. The page got last is handed out first.
     std::uint32_t fill_huge_pool(unsigned numa, std::uint32_t pages);
     std::vector<Frame>& huge_pool() { return huge_pool_; }
     // The two functions of memory hotplug are explained in isolation.hpp.

@@ -174,6 +174,19 @@ def test_the_hugetlb_pool_hands_out_the_page_that_it_got_last() -> None:
     assert state.memory.free_frames < KNL.frames - (4 << 18)
 
 
+def test_the_hugetlb_pool_compacts_only_when_it_finds_no_page() -> None:
+    def large_pages(state: _core.NodeState) -> int:
+        order = state.memory.free_blocks()[:, 1]
+        return int((order == 9).sum() + 2 * (order == 10).sum())
+
+    aged = after("job(72GB); hold(0.1%)")
+    there = large_pages(aged)
+    few, many = _core.NodeState(aged), _core.NodeState(aged)
+    assert few.fill_huge_pool(0, 4) == 4
+    assert large_pages(few) <= there
+    assert many.fill_huge_pool(0, there + 64) == there + 64
+
+
 @pytest.mark.long
 def test_the_table_at_grain_1() -> None:
     assert shares(after("job(72GB)", grain=1)) == pytest.approx(RANDOM_LIMIT, abs=0.02)

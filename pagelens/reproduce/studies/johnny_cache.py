@@ -67,7 +67,8 @@ def run(context: StudyContext) -> Findings:
             value("60%", share=TYPICAL),
             value(f"{np.median(pool):.0%} (median)", share=np.median(pool)),
             near(float(np.median(pool)), TYPICAL),
-            "On pools in random order, as many earlier programs leave them. The order is not published.",
+            "On pools in random order. The order is not published. After programs of one thread, a real "
+            "kernel's pool is in runs of rising and falling order (docs/lab.md).",
         ),
         Row(
             "Speed with the static policy, which takes the least populated slots",
