@@ -42,6 +42,7 @@ DEFAULT_HISTORIES = (
     "hold(0.1%); age(jobs=2); drop_caches; compact",
 )
 
+_HOLE_UNIT = 4 << 20  # bytes: the largest block, so that each lies in the hole or beside it
 _SIZES = (6, 7, 8, 9, 10)  # of caches that a share is the mean over, in eighths of the one sorted for
 _RUN = "run"
 _BETWEEN = "drop_caches; compact; zonesort"  # between histories, so that each begins with whole lists
@@ -86,6 +87,23 @@ class Validation:
     run_bytes: int
     histories: Sequence[str] = DEFAULT_HISTORIES
     seed: int = 1
+    hole_bytes: int = 0  # of addresses in the middle of the memory that belong to no memory
+
+    def __post_init__(self) -> None:
+        if self.hole_bytes % _HOLE_UNIT or not 0 <= self.hole_bytes <= self.memory_bytes // 2:
+            raise UsageError(
+                f"--hole {self.hole_bytes >> 20}MiB: from 0MiB to {self.memory_bytes >> 21}MiB, half of the "
+                "memory, in steps of 4 MiB"
+            )
+
+    @property
+    def kernel_options(self) -> str:
+        """The options of the guest's kernel. The model takes 4 KiB pages."""
+        pages = "transparent_hugepage=never"
+        if not self.hole_bytes:
+            return pages
+        begin = (self.memory_bytes - self.hole_bytes) // 2 // _HOLE_UNIT * _HOLE_UNIT
+        return f"{pages} memmap={self.hole_bytes >> 20}M${begin >> 20}M"
 
 
 def shape_distance(a: BlocksByOrder, b: BlocksByOrder) -> float:
@@ -100,7 +118,7 @@ def shape_distance(a: BlocksByOrder, b: BlocksByOrder) -> float:
 def validate_model(setup: Validation, report: Callable[[Compared], None] = lambda _: None) -> list[Compared]:
     """Boot one guest and compare all histories in it, one after the other."""
     find_qemu()
-    planner = Scheduler(setup.memory_bytes, setup.machine.ddr.size.value, setup.seed)
+    planner = Scheduler(setup.memory_bytes - setup.hole_bytes, setup.machine.ddr.size.value, setup.seed)
     schedules = [planner.read(text) for text in setup.histories]
     between = planner.read(_BETWEEN)
     if any(schedule.boot != between.boot for schedule in schedules):
@@ -118,9 +136,8 @@ def validate_model(setup: Validation, report: Callable[[Compared], None] = lambd
 
     results: list[Compared] = []
     hardware = Hardware(setup.memory_bytes)
-    # The model takes 4 KiB pages.
-    append = "transparent_hugepage=never"
-    with MeasuredGuest(setup.machine, memory_side, hardware, setup.kernel, root, append) as guest:
+    options = setup.kernel_options
+    with MeasuredGuest(setup.machine, memory_side, hardware, setup.kernel, root, options) as guest:
         node = GuestNode(guest)
         for schedule in schedules:
             schedule.prepare(guest)

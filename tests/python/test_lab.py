@@ -77,6 +77,25 @@ def test_the_model_does_what_the_kernel_does(histories: Sequence[str], pagelens:
     assert sum(gap > TOLERANCE for gap in gaps.values()) == len(gaps)
 
 
+@pytest.mark.long
+def test_the_model_does_what_the_kernel_does_beside_a_hole_in_memory(pagelens: Run) -> None:
+    """Where pages stay, compaction leaves the same in guest and model, so that both sort the same lists."""
+    before = "hold(0.1%); age(jobs=2); drop_caches; compact"
+    words = (word for sort in ("zonesort", "zonesort(intel)") for word in ("--history", f"{before}; {sort}"))
+    done = pagelens("lab", "validate", "--hole", "256MiB", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    ends = {row["step"]: row for row in json.loads(done.stdout)}
+    for step in ("zonesort", "zonesort(intel)"):
+        assert abs(ends[step]["guest_share"] - ends[step]["random_share"]) > TOLERANCE
+
+
+@pytest.mark.parametrize("hole", ["6MiB", "1028MiB"])
+def test_a_hole_is_part_of_the_memory(hole: str, in_process: Run) -> None:
+    done = in_process("lab", "validate", "--hole", hole)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert f"--hole {hole}: from 0MiB to 1024MiB" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -243,6 +243,13 @@ def validate_command(
             metavar="STEPS", help="Check this history instead of the default ones; can be repeated."
         ),
     ] = None,
+    hole: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="How much of the middle of the memory is left out, as firmware does for devices.",
+        ),
+    ] = "0B",
     kernel: KernelName = DEFAULT_KERNEL,
     machine: MachineName = _MACHINE,
     seed: Seed = 1,
@@ -257,6 +264,7 @@ def validate_command(
         parse_size(size, "--size"),
         history or DEFAULT_HISTORIES,
         seed,
+        parse_size(hole, "--hole"),
     )
 
     def report(row: Compared) -> None:
