@@ -1,6 +1,11 @@
 from .importers import find_importer as find_importer, importer_names as importer_names
 from .job import JobWorkload as JobWorkload
 from .program import locate as locate
+from .rank_traces import (
+    await_traces as await_traces,
+    begin_trace as begin_trace,
+    path_of_rank as path_of_rank,
+)
 from .trace import (
     CutOf as CutOf,
     TraceWorkload as TraceWorkload,

@@ -12,15 +12,19 @@ from pagelens.accesses import (
     CutOf,
     TraceRequest,
     Workload,
+    await_traces,
+    begin_trace,
     describe,
     end_lines,
     is_trace,
     nothing_traced,
+    path_of_rank,
     trace_program,
 )
 from pagelens.api import Declared, check_ranks, fill_node, trace, traces
 from pagelens.ensemble import Scaled, scale_to
 from pagelens.errors import Failure, Interrupted, UsageError
+from pagelens.host import LaunchedRank
 from pagelens.machine import Machine
 from pagelens.output_directory import claim_directory
 from pagelens.progress import progress_bar
@@ -49,11 +53,13 @@ def choose_source(
     output: Path | None,
     quiet: bool,
     cut_of: CutOf | None = None,
+    rank: LaunchedRank | None = None,
 ) -> AbstractContextManager[Source]:
     """Return declared loops if they are named, else the trace or program that the request names.
 
-    `cut_of` is that of `open_trace`. Raises UsageError if both or none are given ("nothing to `purpose`"),
-    and for options that belong to the other one.
+    `cut_of` is that of `open_trace`. With a `rank`, the program is that of its job on this node. Raises
+    UsageError if both or none are given ("nothing to `purpose`"), and for options that belong to the other
+    one.
     """
     target = request.command
     if workload is not None:
@@ -64,7 +70,7 @@ def choose_source(
             f"nothing to {purpose}; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
         )
     _refuse("a program or trace", {"--size": size})
-    return trace_or_open(target, machine, ranks, full_size, output, request, quiet, cut_of)
+    return trace_or_open(target, machine, ranks, full_size, output, request, quiet, cut_of, rank)
 
 
 def _refuse(what: str, others: Mapping[str, object]) -> None:
@@ -99,6 +105,7 @@ def trace_or_open(
     request: TraceRequest,
     quiet: bool,
     cut_of: CutOf | None = None,
+    rank: LaunchedRank | None = None,
 ) -> Iterator[Source]:
     """Yield the trace or traces that `target` names, else its program, traced as `request` says.
 
@@ -108,22 +115,53 @@ def trace_or_open(
     """
     path = Path(target[0])
     if is_trace(path):
-        program = _opened(target, cut_of, machine)
-        with claim_directory(output or OUTPUT / program.name) as directory:
-            yield _fill(program, machine, ranks, full_size, directory)
+        opened = _opened(target, cut_of, machine)
+        with claim_directory(output or OUTPUT / opened.name) as directory:
+            yield _fill(opened, machine, ranks, full_size, directory)
         return
-    check_ranks(ranks, machine, 1, "--ranks")  # before the program runs, which may take long
+    launched = 1 if rank is None else rank.ranks_on_node
+    check_ranks(max(launched, ranks or 1), machine, 1, "--ranks")  # before the program runs, which takes long
     try:
         str(path.resolve()).encode()
     except UnicodeEncodeError:
         raise UsageError(
             f"program {str(path)!a}: its path is no text in UTF-8; copy it to one that is"
         ) from None
-    # The name of a program may have bytes that no line of text can hold.
-    name = "".join(character if character.isprintable() else "_" for character in path.name)
+    name = _name_of(path)
     with claim_directory(output or OUTPUT / name) as directory:
+        if rank is not None:
+            job = _job(request, directory, name, rank, machine, quiet)
+            yield _fill(job, machine, ranks, full_size, directory)
+            return
         program = trace(_trace(request, directory / f"{name}.trace", quiet), cut_of, machine)
         yield _fill(program, machine, ranks, full_size, directory)
+
+
+def _name_of(program: Path) -> str:
+    """Return the name of a program, which may have bytes that no line of text can hold."""
+    return "".join(character if character.isprintable() else "_" for character in program.name)
+
+
+def trace_for_job(request: TraceRequest, output: Path | None, rank: LaunchedRank) -> None:
+    """Trace the program of a rank that does not report, where the one that does will look for it."""
+    name = _name_of(Path(request.command[0]))
+    path = begin_trace(output or OUTPUT / name, name, rank)
+    trace_program(replace(request, output=str(path)))
+
+
+def _job(
+    request: TraceRequest, directory: Path, name: str, rank: LaunchedRank, machine: Machine, quiet: bool
+) -> Workload:
+    """Trace this rank's program, and return the job of all ranks of the node whose traces come."""
+    _trace(request, begin_trace(directory, name, rank), quiet)
+    every = [path_of_rank(directory, name, other) for other in range(rank.ranks_on_node)]
+    come = await_traces(every)
+    if missing := [str(number) for number, path in enumerate(every) if path not in come]:
+        print(
+            f"pagelens: no trace came of rank {', '.join(missing)} of this node; the others are explained",
+            file=sys.stderr,
+        )
+    return traces(list(come), machine)
 
 
 def _opened(target: Sequence[str], cut_of: CutOf | None, machine: Machine) -> Workload:

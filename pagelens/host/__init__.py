@@ -1,5 +1,6 @@
 """Facts about the machine that pagelens runs on, read under a root directory."""
 
+from pagelens.host.mpi_rank import LaunchedRank, launched_rank
 from pagelens.host.program_signals import end_like
 
-__all__ = ["end_like"]
+__all__ = ["LaunchedRank", "end_like", "launched_rank"]

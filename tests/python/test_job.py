@@ -1,6 +1,9 @@
 """Jobs whose ranks were traced one by one: one node report of all traces."""
 
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -12,10 +15,12 @@ from numpy.testing import assert_allclose
 from small_program import MACHINE
 
 from pagelens.accesses.job import JobWorkload
+from pagelens.accesses.rank_traces import await_traces
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.api import fill_node, machine, simulate, traces
 from pagelens.errors import UsageError
+from pagelens.host.mpi_rank import LaunchedRank, launched_rank
 
 BASE, KIB = 0x7F00_0000_0000, 1024
 SWEEPS = 3
@@ -149,3 +154,90 @@ def test_the_command_makes_one_report(folder: Path, pagelens: Run) -> None:
     mixed = pagelens("explain", *paths, machine_file)
     assert mixed.returncode == 2
     assert f"{machine_file} behind it is none; leave it out" in mixed.stderr
+
+
+@pytest.mark.parametrize(
+    ("environment", "rank"),
+    [
+        ({}, None),
+        ({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"},
+         LaunchedRank(5, 1, 4)),
+        ({"PMI_RANK": "0", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "8"}, LaunchedRank(0, 0, 8)),
+        ({"SLURM_PROCID": "2", "SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"},
+         LaunchedRank(2, 0, 2)),
+        ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "1"}, None),
+        ({"PMI_RANK": "x", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "8"}, None),
+        ({"PMI_RANK": "1"}, None),
+    ],
+)  # fmt: skip
+def test_launchers_say_which_rank_this_is(environment: dict[str, str], rank: LaunchedRank | None) -> None:
+    assert launched_rank(environment) == rank
+
+
+def test_the_reporting_rank_waits_as_long_as_traces_grow(tmp_path: Path) -> None:
+    paths = [tmp_path / f"app.{rank}.trace" for rank in range(3)]
+    partial = tmp_path / "app.1.trace.partial"
+    paths[0].write_text("whole")
+    steps: list[Callable[[], object]] = [
+        lambda: partial.write_text("a"),
+        lambda: partial.write_text("ab"),
+        lambda: partial.rename(paths[1]),
+    ]
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) <= len(steps):
+            steps[len(waited) - 1]()
+
+    assert await_traces(paths, patience_s=1.0, sleep=sleep) == paths[:2]  # the third rank failed
+    assert sum(waited[2:]) == pytest.approx(1.2, abs=0.3)
+    assert await_traces(paths[:2], patience_s=0) == paths[:2]
+
+
+def test_one_rank_reports_for_all(
+    folder: Path, built: Callable[..., Path], pagelens: Run, pagelens_command: Path, tmp_path: Path
+) -> None:
+    """The launcher's variables decide. Ranks that do not report say nothing."""
+    program = built("sweeps")
+    words = ["explain", "--machine", folder / "small.toml", "--nodes", "1", "--policies", "aged", "-o", "out"]
+
+    def environment(rank: int) -> dict[str, str]:
+        return {"PMI_RANK": str(rank), "MPI_LOCALRANKID": str(rank), "MPI_LOCALNRANKS": "2"}
+
+    other = subprocess.Popen(
+        [pagelens_command, *words, "--", program], cwd=tmp_path, env={**os.environ, **environment(1)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    done = pagelens(*words, "--", program, env=environment(0))
+    said = other.communicate()
+    assert (other.returncode, done.returncode) == (0, 0), (said, done.stderr)
+    assert ": 2 x " in " ".join(done.stdout.split())
+    assert "Report:" not in said[0]
+    assert said[1] == ""
+    assert len(list((tmp_path / "out").glob(f"{program.name}.*.[01].trace"))) == 2
+    refused = pagelens(*words, "--timed", "--", program, env=environment(0))
+    assert "--timed: runs one process, not the ranks of a job" in refused.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("launcher", ["openmpi", "mpich"])
+def test_mpirun_explain(
+    built: Callable[..., Path], pagelens_command: Path, tmp_path: Path, launcher: str, ranks: int
+) -> None:
+    mpirun, compiler = shutil.which(f"mpirun.{launcher}"), shutil.which(f"mpicc.{launcher}")
+    if mpirun is None or compiler is None:
+        pytest.skip(f"no {launcher}")
+    program = built("mpi_sum", compiler=compiler)
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    crowd = ["--oversubscribe"] if launcher == "openmpi" else []
+    words = [pagelens_command, "explain", "--machine", "skx-6140-2s", "--nodes", "1", "--policies", "aged"]
+    done = subprocess.run(
+        [mpirun, "-n", str(ranks), *crowd, *words, "-o", "out", "--json", "--", program],
+        cwd=tmp_path, env={**os.environ, **as_root}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)  # one report, and the program's own output elsewhere
+    assert found["program"]["job"]["traced_ranks"] == found["program"]["ranks"] == ranks
+    assert f"\n{sum(range(ranks))}\n" in f"\n{done.stderr}"

@@ -1,5 +1,6 @@
 """`pagelens explain`: Say how page placement changes a program's speed, what slows it, and what helps."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -38,12 +39,13 @@ from pagelens.cli.options import (
     Targets,
     WorkloadName,
 )
-from pagelens.cli.source import choose_source
+from pagelens.cli.source import choose_source, trace_for_job
 from pagelens.cli.text.explain import render_terminal
 from pagelens.cli.text.tables import wrap
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain import choose_policies, own_files_in_words, time_beside, write_outputs
 from pagelens.frames import DEFAULT_HISTORY, parse_history
+from pagelens.host import launched_rank
 from pagelens.machine import choose_machine
 from pagelens.run import run_with_best_remedy
 from pagelens.spelling import printable
@@ -53,7 +55,7 @@ EXAMPLES = """Examples:
 
   pagelens explain -- ./app args
 
-  pagelens explain --apply -- ./app args
+  mpirun -n 8 pagelens explain -- ./app args
 
   pagelens explain --workload stream-triad --size 17.6GB
 
@@ -183,11 +185,28 @@ def explain_command(
     files: Files = None,
 ) -> None:
     """Say how page placement changes a program's speed, what slows it, and what helps."""
+    rank = launched_rank(os.environ) if target and not is_trace(Path(target[0])) else None
+    for option, given in {"--apply": apply, "--timed": timed}.items():
+        if given and rank is not None:
+            raise UsageError(f"{option}: runs one process, not the ranks of a job; leave it out")
     program = _to_run(target, "--apply") if apply else None
     if timed:
         _to_run(target, "--timed")
         if machine is not None:
             raise UsageError("--timed: times the program on this machine; leave out --machine")
+    request = TraceRequest(
+        target or [],
+        "",
+        accesses=accesses,
+        skip=skip,
+        from_function=from_function,
+        region=region,
+        follow_exec=follow_exec,
+        stdout=STDERR if json else None,
+    )
+    if rank is not None and not rank.reports:
+        trace_for_job(request, output, rank)
+        return
     taken = choose_machine(machine)
     taken.machine.require_linux_pages("explain")
     stated = taken.machine if ways is None else taken.machine.with_ways(ways)
@@ -200,17 +219,9 @@ def explain_command(
         recording = open_recording(files)
         steps, (buffered, _) = steps_with_files(plain, recording), transferred(recording)
     wanted = parse_share(precision, "--precision") if precision is not None else None
-    request = TraceRequest(
-        target or [],
-        "",
-        accesses=accesses,
-        skip=skip,
-        from_function=from_function,
-        region=region,
-        follow_exec=follow_exec,
-        stdout=STDERR if json else None,
+    found = choose_source(
+        "explain", request, workload, size, stated, ranks, full_size, output, quiet, rank=rank
     )
-    found = choose_source("explain", request, workload, size, stated, ranks, full_size, output, quiet)
     with found as source:
         choose_phase(phase, source.program, "--phase")  # for an error that names the option
         stopped, beside = None, None

@@ -1,0 +1,57 @@
+"""The traces of the ranks of one MPI job on a node. Each rank writes its own, and one of them reads all."""
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pagelens.accesses.trace_result import partial_of
+from pagelens.host.mpi_rank import LaunchedRank
+
+PATIENCE_S = 60.0  # for a trace to come, or to grow
+_POLL_S = 0.2
+
+
+def path_of_rank(directory: Path, name: str, on_node: int) -> Path:
+    """Return where a rank's trace goes. Nodes may share the directory, so the node's name is part of it."""
+    return directory / f"{name}.{socket.gethostname().split('.')[0]}.{on_node}.trace"
+
+
+def begin_trace(directory: Path, name: str, rank: LaunchedRank) -> Path:
+    """Return where this rank's trace goes. What an earlier job left there is removed."""
+    path = path_of_rank(directory, name, rank.on_node)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    return path
+
+
+def await_traces(
+    paths: Sequence[Path], patience_s: float = PATIENCE_S, sleep: Callable[[float], None] = time.sleep
+) -> list[Path]:
+    """Return the traces that are whole, as soon as all are, or once the missing ones have stopped growing.
+
+    A rank that failed leaves no trace. So no more is waited if for `patience_s` no byte came to any trace.
+    """
+    waited, before = 0.0, _sizes(paths)
+    while waited < patience_s and not all(path.exists() for path in paths):
+        sleep(_POLL_S)
+        waited += _POLL_S
+        if (now := _sizes(paths)) != before:
+            waited, before = 0.0, now
+    return [path for path in paths if path.exists()]
+
+
+def _sizes(paths: Sequence[Path]) -> list[int]:
+    """Return the bytes of each trace, also of one that is being written; -1 if there is none."""
+    sizes = []
+    for path in paths:
+        known = [size for each in (path, partial_of(path)) if (size := _size(each)) is not None]
+        sizes.append(max(known, default=-1))
+    return sizes
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
