@@ -66,6 +66,9 @@ struct record {
     };
 };
 
+/* In `flags` of KIND_READ and KIND_WRITE: a stream's, inside of libc. */
+#define FLAG_IN_STDIO 0x80000000u
+
 /* In a record of KIND_FILE: */
 #define FILE_CACHED_PAGES                                                                 \
     wall_ns                /* in the page cache before the first operation; -1: not known \

@@ -31,8 +31,8 @@ static seek_function* next_seek;
 static close_function* next_close;
 
 static ssize_t stream_read(FILE* stream, void* buffer, ssize_t size) {
-    const struct request request = {
-        KIND_READ, fileno_unlocked(stream), -1, (uint64_t)size, buffer, 0, 1};
+    const struct request request = {KIND_READ, fileno_unlocked(stream), -1, (uint64_t)size,
+                                    buffer,    FLAG_IN_STDIO,           1};
     const struct operation operation = operation_begin(request.descriptor);
     const ssize_t result = next_read(stream, buffer, size);
     operation_end(&operation, &request, result);
@@ -40,8 +40,8 @@ static ssize_t stream_read(FILE* stream, void* buffer, ssize_t size) {
 }
 
 static ssize_t stream_write(FILE* stream, const void* buffer, ssize_t size) {
-    const struct request request = {
-        KIND_WRITE, fileno_unlocked(stream), -1, (uint64_t)size, buffer, 0, 1};
+    const struct request request = {KIND_WRITE, fileno_unlocked(stream), -1, (uint64_t)size,
+                                    buffer,     FLAG_IN_STDIO,           1};
     const struct operation operation = operation_begin(request.descriptor);
     const ssize_t result = next_write(stream, buffer, size);
     operation_end(&operation, &request, result);

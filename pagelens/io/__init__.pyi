@@ -4,6 +4,7 @@ from .apply import (
     Advice as Advice,
     Compared as Compared,
     become_applied as become_applied,
+    check_cores as check_cores,
     compare as compare,
     parse_hint as parse_hint,
     without_effect as without_effect,

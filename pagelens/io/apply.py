@@ -46,6 +46,7 @@ class Advice:
 
     smallest: int | None = LARGE  # bytes from which on writes are made direct; None: none is
     hints: tuple[tuple[str, str], ...] = ()  # for ROMIO
+    left_cores: int = 0  # processors that the program leaves to the kernel
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:
         """Return the program's environment. Raises Failure if the hints cannot be written."""
@@ -57,6 +58,12 @@ class Advice:
         if self.hints:
             changed[_HINTS] = str(self._hints_file(before.get(_HINTS, "")))
         return changed
+
+    def apply_cores(self) -> None:
+        """Bind this process, and all that it starts, to all of its processors but the last ones."""
+        if self.left_cores:
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, cores[: len(cores) - self.left_cores])
 
     def _hints_file(self, earlier: str) -> Path:
         """Write the hints, behind those that the user's own file has.
@@ -78,6 +85,15 @@ class Advice:
         except (OSError, UnicodeDecodeError) as error:
             raise Failure(f"--hint: cannot write the file of hints ({error}); set ROMIO_HINTS") from None
         return path
+
+
+def check_cores(left: int) -> None:
+    """Raise UsageError if the program could not leave so many processors."""
+    have = len(os.sched_getaffinity(0))
+    if not 0 <= left < have:
+        raise UsageError(
+            f"--leave-cores {left}: this process may use {have}, and one must stay: 0 to {have - 1}"
+        )
 
 
 def parse_hint(text: str) -> tuple[str, str]:
@@ -111,7 +127,9 @@ def without_effect(words: Sequence[str]) -> list[str]:
 
 def become_applied(words: Sequence[str], advice: Advice) -> NoReturn:
     """Run the program in place of this process, with the advice applied. Raises Failure."""
-    become(locate(words[0]), words, advice.environment(os.environ))
+    program, environment = locate(words[0]), advice.environment(os.environ)
+    advice.apply_cores()
+    become(program, words, environment)
 
 
 def written_files(recording: Recording) -> list[Path]:
@@ -144,12 +162,12 @@ def compare(
     """
     times: tuple[list[tuple[float, float]], ...] = ([], [])
     digests: tuple[list[dict[str, str]], ...] = ([_digests(files)], [])
-    environments = (dict(os.environ), advice.environment(os.environ))
+    ways = ((dict(os.environ), None), (advice.environment(os.environ), advice.apply_cores))
     for number in range(rounds):
-        for way, environment in enumerate(environments):
+        for way, (environment, begin) in enumerate(ways):
             if progress is not None:
                 progress(2 * number + way, 2 * rounds)
-            times[way].append(_timed(words, environment))
+            times[way].append(_timed(words, environment, begin))
             digests[way].append(_digests(files))
     names = [str(path) for path in files]
     unsteady = tuple(name for name in names if len({of[name] for of in digests[0]}) > 1)
@@ -169,15 +187,23 @@ def compare(
     )
 
 
-def _timed(words: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float]:
-    """Return the processor and wall seconds of a run."""
+def _timed(
+    words: Sequence[str], environment: Mapping[str, str], begin: Callable[[], None] | None
+) -> tuple[float, float]:
+    """Return the processor and wall seconds of a run. `begin` is called in its process first."""
+
+    def in_child() -> None:
+        with_default_signals()
+        if begin is not None:
+            begin()
+
     began = time.monotonic()
     process = subprocess.Popen(
         words,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        preexec_fn=with_default_signals,
+        preexec_fn=in_child,
     )
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -11,6 +11,7 @@ KINDS = {
     "sync_range": 20, "readahead": 21, "queued_read": 22, "queued_write": 23, "queued_sync": 24, "submit": 25,
     "await": 26,
 }  # fmt: skip
+IN_STDIO = 1 << 31  # in the flags of reads and writes
 NAMES = {number: name for name, number in KINDS.items()}
 QUEUED = tuple(KINDS[name] for name in ("queued_read", "queued_write", "queued_sync"))
 

@@ -11,6 +11,7 @@ import polars as pl
 
 from pagelens.io import classify as paths
 from pagelens.io.classify import classify, made_direct
+from pagelens.io.kinds import IN_STDIO
 from pagelens.io.predict import Cost, Floats, costs_of, predict, table_cost
 from pagelens.io.recording import Recording
 from pagelens.machine import Io
@@ -201,6 +202,8 @@ def large_writes(frame: pl.DataFrame, io: Io, smallest: int) -> np.ndarray[tuple
         & (frame["offset"] % block == 0)
         & ~frame["append"]
         & ~frame["synchronous"]
+        & (frame["flags"] & IN_STDIO == 0)
+        & (frame["buffers"] <= 1)
     ).to_numpy()
 
 

@@ -259,6 +259,19 @@ def test_mpich_writes_as_the_hints_say(tmp_path: Path) -> None:
     assert (tmp_path / "enable/file").read_bytes() == (tmp_path / "disable/file").read_bytes()
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor cannot be left")
+def test_processors_are_left_to_the_kernel(pagelens: Run, tmp_path: Path) -> None:
+    cores = len(os.sched_getaffinity(0))
+    words = ["io", "run", "--apply", "hints", "--leave-cores", "1"]
+    assert pagelens(*words, "--", "nproc").stdout == f"{cores - 1}\n"
+    compare(["sh", "-c", f"nproc >>{tmp_path}/told"], Advice(None, (), 1), 1, [])
+    assert (tmp_path / "told").read_text() == f"{cores}\n{cores - 1}\n"
+    assert len(os.sched_getaffinity(0)) == cores
+    bad = pagelens("io", "run", "--leave-cores", str(cores), "--", "true")
+    assert bad.returncode == 2
+    assert f"0 to {cores - 1}" in bad.stderr
+
+
 def test_the_command_becomes_the_program(pagelens: Run) -> None:
     words = ["io", "run", "--", "sh", "-c", "echo $PAGELENS_IO_DIRECT; exit 3"]
     done = pagelens(*words)

@@ -17,6 +17,7 @@ from pagelens.cli.text.io_explain import answer, conclusion, error_line, render_
 from pagelens.io import explain_recording, render_page, saved_by_direct
 from pagelens.io.classify import classify
 from pagelens.io.importers.builder import RecordingBuilder
+from pagelens.io.kinds import IN_STDIO
 from pagelens.io.predict import predict, table_cost
 from pagelens.io.recording import Header, Recording
 from pagelens.io.what_if import options
@@ -295,6 +296,11 @@ def test_large_writes_made_direct_leave_fsync_nothing_to_write() -> None:
         update={"file_system": MACHINE.io.file_system.model_copy(update={"value": "btrfs"})}
     )
     assert saved_by_direct(recording_of(large), btrfs, 1 << 20) is None
+    # `pagelens io run` leaves these alone.
+    for more in ({"flags": IN_STDIO}, {"buffers": 2}, {"append": True}):
+        others = [{**write, **more} for write in large]
+        assert "large-direct" not in ways(others)
+        assert saved_by_direct(recording_of(others), MACHINE.io, 1 << 20) is None  # type: ignore[arg-type]
 
 
 def test_reads_of_what_was_written_directly_are_not_cached() -> None:

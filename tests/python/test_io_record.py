@@ -15,7 +15,7 @@ from run_library import PROGRAMS, build
 
 from pagelens.host.native_files import native_file
 from pagelens.io import Recording, open_recording, record_program
-from pagelens.io.kinds import NAMES
+from pagelens.io.kinds import IN_STDIO, KINDS, NAMES
 from pagelens.io.raw_log import read_raw_logs
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -88,6 +88,8 @@ def test_what_stdio_reads_and_writes_is_seen(program: Path, tmp_path: Path) -> N
     by_kind = {NAMES[kind]: (bytes_, last) for kind, bytes_, last in moved.iter_rows()}
     assert by_kind["read"][0] == by_kind["write"][0] == 5000
     assert by_kind["write"][1] == 4096
+    moves = found.filter(pl.col("kind").is_in([KINDS["read"], KINDS["write"]]))
+    assert set(moves["flags"].to_list()) == {IN_STDIO}
     assert [NAMES[k] for k in found["kind"].to_list()].count("close") == 2
 
 

@@ -214,7 +214,7 @@ def run_command(
     apply: Annotated[
         str,
         typer.Option(
-            metavar="WHAT", help="direct: O_DIRECT for large writes, and hints. hints: hints alone."
+            metavar="WHAT", help="direct: O_DIRECT for large writes. hints: only the options below."
         ),
     ] = "direct",
     request: Annotated[
@@ -224,6 +224,10 @@ def run_command(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A hint for MPI-IO (ROMIO); can be repeated."),
     ] = None,
+    leave_cores: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="Leave the last N processors to the kernel."),
+    ] = 0,
     compare: Annotated[
         int,
         typer.Option(min=0, max=1000, metavar="N", help="Run the program N times each way, and compare."),
@@ -236,15 +240,16 @@ def run_command(
     A preloaded library makes them direct. What it cannot prove safe stays unchanged.
     --compare records the program first, and also compares the files it writes.
     """
-    from pagelens.io import LEAST, MOST, Advice, become_applied, parse_hint, without_effect
+    from pagelens.io import LEAST, MOST, Advice, become_applied, check_cores, parse_hint, without_effect
     from pagelens.units import parse_size
 
-    if apply not in ("direct", "hints") or (apply == "hints" and not hint):
-        raise UsageError(f"--apply {apply}: direct, or hints with at least one --hint")
+    if apply not in ("direct", "hints") or (apply == "hints" and not hint and not leave_cores):
+        raise UsageError(f"--apply {apply}: direct, or hints with at least one --hint or --leave-cores")
+    check_cores(leave_cores)
     smallest = parse_size(request, "--request")
     if not LEAST <= smallest <= MOST:
         raise UsageError(f"--request {request}: 64 KiB to 1 GiB, such as 1MiB")
-    advice = Advice(smallest if apply == "direct" else None, tuple(map(parse_hint, hint or ())))
+    advice = Advice(smallest if apply == "direct" else None, tuple(map(parse_hint, hint or ())), leave_cores)
     for line in without_effect(command) if advice.smallest else ():
         print(f"pagelens io run: {line}", file=sys.stderr)
     if not compare:
