@@ -57,6 +57,16 @@ FAILING = {
     "johnny-cache": {
         "Speed with Linux's frames over that of DRAM alone, from run to run",
     },
+    "one-core": {
+        f"One core of {name}, data in {level}: load, copy, update, daxpy, triad"
+        for name, level in (
+            ("Haswell", "L2"),
+            ("Haswell", "L3"),
+            ("Haswell", "memory"),
+            ("Skylake", "L2"),
+            ("Skylake", "L3"),
+        )
+    },
     "numa": {
         "A copy on two EPYC 7543, NPS4: one thread touched the input",
         "A copy on two EPYC 7352, NPS4: one thread touched the input",

@@ -1,0 +1,131 @@
+"""Streams of one core from L2, L3 and memory: what the time model gives, and what the ECM rule would give."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from matplotlib.figure import Figure
+
+from pagelens.address.units import LINE_BYTES
+from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
+from pagelens.reproduce.claim import NEAR, Kind, Row, near, value
+from pagelens.reproduce.context import StudyContext
+from pagelens.reproduce.programs.one_core import KERNELS, LEVELS, Core
+from pagelens.reproduce.study import Findings, Study
+
+# GB/s of one core by likwid-bench, as the benchmark counts bytes; the fastest of ten runs.
+MEASURED = {
+    "Haswell": {
+        "L2": {"load": 57.94, "copy": 36.34, "update": 45.25, "daxpy": 53.60, "triad": 48.46},
+        "L3": {"load": 23.09, "copy": 18.72, "update": 29.21, "daxpy": 28.81, "triad": 22.07},
+        "memory": {"load": 8.93, "copy": 8.35, "update": 13.89, "daxpy": 12.49, "triad": 9.70},
+    },
+    "Skylake": {
+        "L2": {"load": 110.92, "copy": 70.32, "update": 88.71, "daxpy": 103.66, "triad": 85.84},
+        "L3": {"load": 24.42, "copy": 24.32, "update": 48.12, "daxpy": 36.53, "triad": 24.52},
+        "memory": {"load": 14.32, "copy": 13.08, "update": 24.85, "daxpy": 20.31, "triad": 13.91},
+    },
+}
+SOURCES = {"Haswell": "HaswellEP_E5-2695v3.yml", "Skylake": "SkylakeSP_Gold-6148.yml"}
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """GB/s of each kernel at one level of one processor."""
+
+    modelled: Mapping[str, float]
+    ecm: Mapping[str, float]
+
+
+def run(context: StudyContext) -> Findings:
+    """Compute each kernel at each level by both rules."""
+    cores = {  # vectors of AVX and AVX-512; widths of the ECM model's machine files
+        "Haswell": Core(context.machine("cori-haswell"), vector_bytes=32, from_l2=64, from_l3=32),
+        "Skylake": Core(context.machine("skx-6148"), vector_bytes=64, from_l2=64, from_l3=16),
+    }
+    found = {
+        (name, level): _Rates(
+            *(
+                {
+                    kernel: LINE_BYTES * loop.counted / seconds(loop, level) / 1e9
+                    for kernel, loop in KERNELS.items()
+                }
+                for seconds in (core.modelled, core.ecm)
+            )
+        )
+        for name, core in cores.items()
+        for level in LEVELS
+    }
+    rows = [row(name, level, rates) for (name, level), rates in found.items() for row in (_modelled, _by_ecm)]
+    return Findings(
+        tuple(rows),
+        (
+            drawing(
+                "one-core",
+                "Rates of one core over measured ones",
+                "Each mark is a kernel. Lines pass L2, L3 or memory. The band is within 25%. Modelled.",
+                lambda: _figure(found),
+            ),
+        ),
+    )
+
+
+def _modelled(name: str, level: str, rates: _Rates) -> Row:
+    measured = MEASURED[name][level]
+    off = fmean(abs(rates.modelled[kernel] / rate - 1) for kernel, rate in measured.items())
+    missing = "" if level == "memory" else "The model has no bandwidth between these caches."
+    return Row(
+        f"One core of {name}, data in {level}: " + ", ".join(measured),
+        SOURCES[name],
+        Kind.PREDICTED,
+        value(_listed(measured)),
+        value(f"{_listed(rates.modelled)}, off by {off:.0%} on average", mean_error=off),
+        all(near(rates.modelled[kernel], rate) for kernel, rate in measured.items()),
+        missing or "Lines in flight over latency decide.",
+    )
+
+
+def _by_ecm(name: str, level: str, rates: _Rates) -> Row:
+    measured = MEASURED[name][level]
+    off = fmean(abs(rates.ecm[kernel] / rate - 1) for kernel, rate in measured.items())
+    return Row(
+        f"The same by the rule of the ECM model, {name}, data in {level}",
+        SOURCES[name],
+        Kind.SHOWN,
+        value(_listed(measured)),
+        value(f"{_listed(rates.ecm)}, off by {off:.0%} on average", mean_error=off),
+    )
+
+
+def _listed(rates: Mapping[str, float]) -> str:
+    return ", ".join(f"{rates[kernel]:.0f}" for kernel in KERNELS) + " GB/s"
+
+
+def _figure(found: Mapping[tuple[str, str], _Rates]) -> Figure:
+    drawn = Figure((WIDTH, 2.8), layout="constrained")
+    axes = drawn.add_subplot()
+    axes.axhspan(1 - NEAR, 1 + NEAR, color=FAINT, alpha=0.25, linewidth=0)
+    for place, ((name, level), rates) in enumerate(found.items()):
+        measured = MEASURED[name][level]
+        for shift, obtained, colour in ((-0.12, rates.modelled, BASELINE), (0.12, rates.ecm, OTHERS[0])):
+            over = [obtained[kernel] / rate for kernel, rate in measured.items()]
+            axes.plot([place + shift] * len(over), over, "o", color=colour, markersize=4)
+    axes.text(0.99, 0.95, "model", color=BASELINE, transform=axes.transAxes, ha="right", va="top")
+    axes.text(0.99, 0.86, "ECM rule", color=OTHERS[0], transform=axes.transAxes, ha="right", va="top")
+    axes.set_xticks(range(len(found)), [f"{name}\n{level}" for name, level in found])
+    axes.set_yscale("log")
+    axes.set_ylabel("obtained over measured")
+    return drawn
+
+
+STUDY = Study(
+    "one-core",
+    "Streams of one core by level",
+    "RRZE-HPC/kerncraft, examples/machine-files (github.com): likwid-bench on a Xeon E5-2695 v3 at 2.3 GHz "
+    "and on a Xeon Gold 6148 at 2.4 GHz",
+    run,
+    "Machines cori-haswell (another part of that family, with the same clock) and skx-6148. The widths "
+    "between caches are those of the same files: 64 B a cycle between L2 and L1, 32 B (Haswell) and 16 B in "
+    "each direction (Skylake) between L3 and L2. The ECM rule is that of Stengel et al., arXiv:1410.5010. "
+    "The measured rates were known when the study was written, and no input was chosen by them.",
+)
