@@ -31,6 +31,7 @@ const struct {
     {"function_address", &Options::function_address},
     {"wide_reads", &Options::wide_reads},
     {"any_tlb", &Options::any_tlb},
+    {"code_after", &Options::code_after},
     {"program", &Options::program},
 };
 

@@ -21,7 +21,10 @@ struct Options {
     std::uint64_t function_address = 0;
     std::uint64_t wide_reads = 0;  // 1: this QEMU reads too much (Instruction::half_read)
     std::uint64_t any_tlb = 0;     // 1: page uses are hidden only where every TLB hits
-    std::uint64_t program = 1;     // which one of its process: exec keeps the process id
+    // DynamoRIO: executions after which a block gets code of its own (DrainCode); 0: it never does.
+    // Making the code takes about as long as it saves in so many executions.
+    std::uint64_t code_after = 1024;
+    std::uint64_t program = 1;  // which one of its process: exec keeps the process id
 };
 
 // Throws std::invalid_argument naming the argument.

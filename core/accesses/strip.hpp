@@ -19,12 +19,15 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/accesses/record.hpp"
 #include "core/address/units.hpp"
 
 namespace pagelens {
+
+struct StripLayout;
 
 class Strip {
   public:
@@ -156,6 +159,7 @@ class Strip {
     static constexpr std::size_t records_per_forget = sets;
 
   private:
+    friend struct StripLayout;
     template <class T>
     using Ways = std::array<T, 2>;
     static constexpr std::uint64_t empty = std::uint64_t{1} << 63;  // no program has lines there
@@ -257,6 +261,20 @@ class Strip {
     std::array<std::uint64_t, page_slots + 1> page_used_{};
     std::uint64_t clock_ = 0;
     std::uint64_t page_set_mask_;  // to divide would cost a sixth of `pass`
+};
+
+// Where generated code that does what `hides` does finds the strip's fields, in bytes from its
+// beginning. A set begins at `sets` + (address & set_mask).
+struct StripLayout {
+    static constexpr std::size_t clock = offsetof(Strip, clock_);
+    static constexpr std::size_t sets = offsetof(Strip, sets_);
+    static constexpr std::size_t set_mask = (Strip::sets - 1) * sizeof(Strip::Set);
+    static_assert(sizeof(Strip::Set) == line_bytes);
+    // Within a set.
+    static constexpr std::size_t used = offsetof(Strip::Set, used);
+    static constexpr std::size_t line(unsigned store, unsigned way) {
+        return offsetof(Strip::Set, line) + (2 * store + way) * sizeof(std::uint64_t);
+    }
 };
 
 }  // namespace pagelens

@@ -1,7 +1,9 @@
 """DynamoRIO as the tracer's engine: programs run as alone, and their traces are those of QEMU."""
 
+import ctypes
 import os
 import signal
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pagelens import _core
-from pagelens.accesses import engine_choice
+from pagelens.accesses import engine_choice, tracer
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
 
@@ -169,6 +171,75 @@ def test_accesses_of_avx512(built: Callable[..., Path], tmp_path: Path, kind: st
         accesses.append(result.accesses)
     # Beside the rounds, the processes differ by how long their arguments are.
     assert accesses[0] - accesses[1] == pytest.approx(100 * WIDE[kind], abs=80)
+
+
+def content(trace: Path) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Return the chunks of events (frame and payload), and the fields of all other chunks.
+
+    The threads of the tracer may differ in where these fields lie between the chunks.
+    """
+    zstd = ctypes.CDLL("libzstd.so.1")
+    zstd.ZSTD_decompress.restype = ctypes.c_size_t
+    data, at = trace.read_bytes(), 12
+    events, others = [], b""
+    while at < len(data):
+        kind, _, size, compressed = struct.unpack_from("<4I", data, at + 4)
+        frame, at = data[at : at + 32], at + 32
+        payload = ctypes.create_string_buffer(size)
+        done = zstd.ZSTD_decompress(
+            payload, ctypes.c_size_t(size), data[at : at + compressed], ctypes.c_size_t(compressed)
+        )
+        assert done == size
+        at += compressed
+        if kind == 5:
+            events.append((frame[4:], payload.raw))
+        else:
+            others += payload.raw
+    return events, others
+
+
+@needs_engine
+@pytest.mark.parametrize(
+    ("name", "arguments", "budget"),
+    [
+        ("strings", ("reps",), 0),
+        ("strings", ("loop",), 0),
+        ("stream_stores", (), 0),
+        ("irregular", ("long_block", "300"), 0),
+        ("recursion", (), 0),
+        ("copy", ("2",), 300_000),
+    ],
+)
+def test_code_of_blocks_leaves_the_trace_as_it_is(
+    built: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    arguments: tuple[str, ...],
+    budget: int,
+) -> None:
+    """Each block has code of its own from its second execution on, or none ever has."""
+    options, output = tracer._tracer_options, tmp_path / "a.trace"
+    contents = []
+    with open(os.devnull, "w") as nowhere:
+        for code_after in (0, 1):
+            monkeypatch.setattr(
+                tracer,
+                "_tracer_options",
+                lambda *given, after=code_after: options(*given) | {"code_after": after},
+            )
+            trace_program(
+                TraceRequest(
+                    [str(built(name)), *arguments],
+                    str(output),
+                    accesses=budget,
+                    engine="dynamorio",
+                    stdout=nowhere.fileno(),
+                )
+            )
+            contents.append(content(output))
+    assert contents[0][0]
+    assert contents[1] == contents[0]
 
 
 @needs_engine

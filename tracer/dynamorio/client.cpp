@@ -367,8 +367,13 @@ bool install() {
     thread_field = drmgr_register_tls_field();
     auto** const table = static_cast<RecordedBlock const**>(dr_raw_mem_alloc(
         RecordedBlocks::limit * sizeof(void*), DR_MEMPROT_READ | DR_MEMPROT_WRITE, nullptr));
-    if (thread_field < 0 || table == nullptr) return false;
-    blocks = new RecordedBlocks(table);
+    auto* const code_table = static_cast<std::atomic<const void*>*>(dr_raw_mem_alloc(
+        RecordedBlocks::limit * sizeof(void*), DR_MEMPROT_READ | DR_MEMPROT_WRITE, nullptr));
+    if (thread_field < 0 || table == nullptr || code_table == nullptr) return false;
+    auto* const code =
+        new DrainCode(*tracer, ThreadRecording::functions, code_table, options.code_after);
+    if (!code->install()) return false;
+    blocks = new RecordedBlocks(table, *code);
     const InstrumentationCalls calls{on_drain, on_doorbell, on_irregular, on_begin_function};
     dr_register_exit_event(on_exit);
     dr_register_fork_init_event(on_fork);

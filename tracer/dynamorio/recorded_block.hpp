@@ -3,6 +3,7 @@
 // addresses are made of. All else is known when the block is translated.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -35,9 +36,18 @@ struct RecordedBlock {
     std::uint64_t return_address = 0;  // that it pushes, if it is a call
     RecordedAccess stack;              // of a call or return: where the return address lies
     std::vector<RecordedAccess> accesses;
+    mutable std::uint32_t executions = 0;  // without code of its own; threads may lose some
 
-    [[nodiscard]] std::uint64_t address(const RecordedAccess& access,
-                                        const std::uint64_t* values) const {
+    // Counts an execution; true: it was the one of this number.
+    bool is_execution(std::uint64_t number) const {
+        const std::atomic_ref count(executions);
+        const std::uint32_t now = count.load(std::memory_order_relaxed) + 1;
+        count.store(now, std::memory_order_relaxed);
+        return now == number;
+    }
+
+    [[nodiscard]] static std::uint64_t address(const RecordedAccess& access,
+                                               const std::uint64_t* values) {
         return access.displacement + (access.word == no_word ? 0 : values[access.word]);
     }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "core/address/units.hpp"
 #include "tracer/dynamorio/state.hpp"
@@ -41,6 +42,12 @@ void pass(Tracer& owner, Vcpu& vcpu, std::uint64_t address, bool store, unsigned
     pass(owner, vcpu, address, store, bytes, place);
 }
 
+template <bool store>
+void pass_line(Tracer* tracer, Vcpu* vcpu, std::uint64_t address, qemu_plugin_meminfo_t info,
+               AccessPlace place) {
+    tracer->pass<store>(*vcpu, address, info, place);
+}
+
 }  // namespace
 
 ThreadRecording::ThreadRecording(Tracer& owner, const RecordedBlocks& blocks, unsigned index,
@@ -50,14 +57,60 @@ ThreadRecording::ThreadRecording(Tracer& owner, const RecordedBlocks& blocks, un
 }
 
 void ThreadRecording::drain() {
+    const std::uint64_t* at = words_.data();
     const std::uint64_t* const end = slots_.next;
-    for (const std::uint64_t* at = words_.data(); at < end;) {
+    *slots_.next = 0;
+    if (stage == Stage::tracing) {
+        at = blocks_.code().run(*this, vcpu_, at);
+        if (at < end) word(at) = hidden_number_;
+    }
+    while (at < end) {
         const RecordedBlock& block = blocks_[*at];
         execute(block, at + 1);
         at += 1 + block.words;
     }
     slots_.next = words_.data();
     if (stage == Stage::finishing) tracer_.stop_recording(vcpu_);
+}
+
+const std::uint64_t* ThreadRecording::execute(const std::uint64_t* at) {
+    const RecordedBlock& block = blocks_[*at];
+    if (block.traced) blocks_.code().count(*at, block);
+    execute(block, at + 1);
+    leave_code_after(at);
+    return at + 1 + block.words;
+}
+
+const DrainFunctions ThreadRecording::functions{
+    .pass_load = pass_line<false>,
+    .pass_store = pass_line<true>,
+    .pass_pieces =
+        [](ThreadRecording* self, const std::uint64_t*, std::uint64_t address,
+           const RecordedAccess* access) {
+            pass_pieces(self->tracer_, self->vcpu_, address,
+                        access->kind == RecordedAccess::Kind::store, access->bytes, access->place);
+        },
+    .other_access =
+        [](ThreadRecording* self, const std::uint64_t* at, std::uint64_t,
+           const RecordedAccess* access) {
+            self->other_access(*access, at + 1);
+            self->leave_code_after(at);
+        },
+    .look =
+        [](ThreadRecording* self, const std::uint64_t* at) {
+            self->tracer_.look(self->vcpu_, self->blocks_[*at].code);
+            self->leave_code_after(at);
+        },
+    .branch = [](ThreadRecording* self,
+                 const std::uint64_t* at) { self->branch(self->blocks_[*at], at + 1); },
+    .execute = [](ThreadRecording* self, const std::uint64_t* at) { return self->execute(at); },
+};
+
+// The code of blocks is for the stage `tracing` alone.
+void ThreadRecording::leave_code_after(const std::uint64_t* at) {
+    if (stage == Stage::tracing) return;
+    std::uint64_t& next = word(at + 1 + blocks_[*at].words);
+    if (next != 0) hidden_number_ = std::exchange(next, 0);
 }
 
 void ThreadRecording::execute(const RecordedBlock& block, const std::uint64_t* values) {
@@ -67,6 +120,10 @@ void ThreadRecording::execute(const RecordedBlock& block, const std::uint64_t* v
         slots_.untraced += block.instructions;
         if (block.traced && stage == Stage::skipping && skips(block, values)) go_to(Stage::tracing);
     }
+    branch(block, values);
+}
+
+void ThreadRecording::branch(const RecordedBlock& block, const std::uint64_t* values) {
     if (block.branch == Branch::none || vcpu_.thread == nullptr) return;
     const std::uint64_t slot = block.address(block.stack, values);
     if (block.branch == Branch::call) {
@@ -83,18 +140,21 @@ void ThreadRecording::trace(const RecordedBlock& block, const std::uint64_t* val
     if (vcpu_.left < 0) [[unlikely]]
         tracer_.look(vcpu_, block.code);
     for (const RecordedAccess& access : block.accesses) {
-        const std::uint64_t address = block.address(access, values);
         if (access.kind <= RecordedAccess::Kind::store) [[likely]] {
-            touch(tracer_, vcpu_, address, access.kind == RecordedAccess::Kind::store, access.bytes,
-                  access.place);
-        } else if (access.kind == RecordedAccess::Kind::stream_store) {
-            for (unsigned piece = 0; piece < access.bytes; piece += 8) {
-                vcpu_.strip.advance(1);
-                tracer_.stream_store(vcpu_, address + piece, access.place.later());
-            }
+            touch(tracer_, vcpu_, block.address(access, values),
+                  access.kind == RecordedAccess::Kind::store, access.bytes, access.place);
         } else {
-            string_operation(access, values);
+            other_access(access, values);
         }
+    }
+}
+
+void ThreadRecording::other_access(const RecordedAccess& access, const std::uint64_t* values) {
+    if (access.kind != RecordedAccess::Kind::stream_store) return string_operation(access, values);
+    const std::uint64_t address = RecordedBlock::address(access, values);
+    for (unsigned piece = 0; piece < access.bytes; piece += 8) {
+        vcpu_.strip.advance(1);
+        tracer_.stream_store(vcpu_, address + piece, access.place.later());
     }
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tracer/dynamorio/drain_code.hpp"
 #include "tracer/dynamorio/recorded_block.hpp"
 #include "tracer/tracer.hpp"
 
@@ -15,20 +16,23 @@ class RecordedBlocks {
   public:
     static constexpr std::size_t limit = std::size_t{1} << 22;
 
-    explicit RecordedBlocks(RecordedBlock const** table) : table_(table) {}
+    RecordedBlocks(RecordedBlock const** table, DrainCode& code) : table_(table), code_(code) {}
 
     // 0 if there is no room.
     std::uint32_t add(RecordedBlock block) {
         if (size_ == limit) return 0;
         table_[size_] = new RecordedBlock(std::move(block));
+        code_.add(size_);
         return static_cast<std::uint32_t>(size_++);
     }
     [[nodiscard]] const RecordedBlock& operator[](std::uint64_t number) const {
         return *table_[number];
     }
+    [[nodiscard]] DrainCode& code() const { return code_; }
 
   private:
     RecordedBlock const** table_;
+    DrainCode& code_;
     std::size_t size_ = 1;
 };
 
@@ -49,6 +53,9 @@ class ThreadRecording {
 
     // Hands what is in the buffer to the tracer. The thread calls it itself, or is stopped.
     void drain();
+    // For the code of blocks.
+    static const DrainFunctions functions;
+
     // An access that no block recorded, of the instruction at `place`.
     void access(std::uint64_t address, bool store, unsigned bytes, AccessPlace place);
     void string_element(std::uint64_t address, bool store, unsigned bytes, AccessPlace place);
@@ -60,7 +67,14 @@ class ThreadRecording {
     static inline std::atomic<std::int64_t> to_skip{0};
 
   private:
+    const std::uint64_t* execute(const std::uint64_t* at);
     void execute(const RecordedBlock& block, const std::uint64_t* values);
+    void branch(const RecordedBlock& block, const std::uint64_t* values);
+    void other_access(const RecordedAccess& access, const std::uint64_t* values);
+    void leave_code_after(const std::uint64_t* at);
+    std::uint64_t& word(const std::uint64_t* at) {
+        return words_[static_cast<std::size_t>(at - words_.data())];
+    }
     void trace(const RecordedBlock& block, const std::uint64_t* values);
     void string_operation(const RecordedAccess& access, const std::uint64_t* values);
     bool skips(const RecordedBlock& block, const std::uint64_t* values);
@@ -70,7 +84,8 @@ class ThreadRecording {
     const unsigned index_;
     Vcpu& vcpu_;
     ThreadSlots& slots_;
-    alignas(64) std::array<std::uint64_t, capacity> words_;
+    std::uint64_t hidden_number_ = 0;  // that leave_code_after replaced by 0
+    alignas(64) std::array<std::uint64_t, capacity + 1> words_;  // with a 0 behind them
 };
 
 }  // namespace pagelens

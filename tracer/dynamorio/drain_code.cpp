@@ -1,0 +1,148 @@
+#include "tracer/dynamorio/drain_code.hpp"
+
+#include <bit>
+#include <cstddef>
+#include <vector>
+
+#include "tracer/dynamorio/drain_assembler.hpp"
+#include "tracer/meminfo.hpp"
+
+namespace pagelens {
+
+namespace {
+
+constexpr std::size_t chunk_bytes = std::size_t{256} << 10;
+
+constexpr reg_id_t saved_registers[] = {DR_REG_RBX, DR_REG_RBP, DR_REG_R12,
+                                        DR_REG_R13, DR_REG_R14, DR_REG_R15};
+
+template <class Function>
+std::uint64_t address_of(Function* function) {
+    return reinterpret_cast<std::uint64_t>(function);
+}
+
+}  // namespace
+
+DrainCode::DrainCode(Tracer& tracer, const DrainFunctions& functions,
+                     std::atomic<const void*>* table, std::uint64_t after)
+    : tracer_(tracer), functions_(functions), table_(table), after_(after) {}
+
+// Returns where the code begins, or null if there is no memory for it.
+const void* DrainCode::emit(DrainAssembler& code) {
+    byte* begin = free_;
+    byte* end = begin == nullptr ? nullptr : code.encode(begin, end_);
+    if (end == nullptr) {
+        begin = static_cast<byte*>(
+            dr_nonheap_alloc(chunk_bytes, DR_MEMPROT_READ | DR_MEMPROT_WRITE | DR_MEMPROT_EXEC));
+        if (begin == nullptr) return nullptr;
+        end_ = begin + chunk_bytes;
+        end = code.encode(begin, end_);
+        if (end == nullptr) end = end_;
+    }
+    free_ = end;
+    return end == end_ ? nullptr : begin;
+}
+
+bool DrainCode::install() {
+    using A = DrainAssembler;
+    A enter;
+    for (const reg_id_t reg : saved_registers)
+        enter.add(INSTR_CREATE_push(enter.context(), A::reg(reg)));
+    enter.add_constant(DR_REG_RSP, -8);  // calls want a multiple of 16
+    enter.copy(recording_register, DR_REG_RDI);
+    enter.copy(vcpu_register, DR_REG_RSI);
+    enter.copy(at_register, DR_REG_RDX);
+    enter.copy(table_register, DR_REG_RCX);
+    enter.load_counts();
+    enter.next_block();
+    enter_ = reinterpret_cast<Enter>(const_cast<void*>(emit(enter)));
+
+    A leave;
+    leave.save_counts();
+    leave.copy(DR_REG_RAX, at_register);
+    leave.add_constant(DR_REG_RSP, 8);
+    for (unsigned i = std::size(saved_registers); i-- > 0;)
+        leave.add(INSTR_CREATE_pop(leave.context(), A::reg(saved_registers[i])));
+    leave.add(INSTR_CREATE_ret(leave.context()));
+    table_[0] = emit(leave);
+
+    A cold;
+    cold.copy(DR_REG_RDI, recording_register);
+    cold.copy(DR_REG_RSI, at_register);
+    cold.call_function(address_of(functions_.execute));
+    cold.copy(at_register, DR_REG_RAX);
+    cold.next_block();
+    cold_ = emit(cold);
+
+    const std::uint64_t functions[calls] = {
+        address_of(functions_.pass_load),   address_of(functions_.pass_store),
+        address_of(functions_.pass_pieces), address_of(functions_.other_access),
+        address_of(functions_.look),        address_of(functions_.branch)};
+    for (unsigned i = 0; i < calls; ++i) {
+        A code;
+        code.add_constant(DR_REG_RSP, -8);
+        if (i <= static_cast<unsigned>(Call::store)) {
+            code.set(DR_REG_RDI, reinterpret_cast<std::uint64_t>(&tracer_));
+            code.copy(DR_REG_RSI, vcpu_register);
+        } else {
+            code.copy(DR_REG_RDI, recording_register);
+            code.copy(DR_REG_RSI, at_register);
+        }
+        code.call_function(functions[i]);
+        code.add_constant(DR_REG_RSP, 8);
+        code.add(INSTR_CREATE_ret(code.context()));
+        calls_[i] = emit(code);
+    }
+    return enter_ != nullptr && table_[0] != nullptr && cold_ != nullptr &&
+           calls_[calls - 1] != nullptr;
+}
+
+void DrainCode::make(std::uint64_t number, const RecordedBlock& block) {
+    using A = DrainAssembler;
+    A code;
+    const auto routine = [this](Call call) { return calls_[static_cast<unsigned>(call)]; };
+    std::vector<DrainPass> passes;  // behind the block, so that what is hidden runs straight on
+
+    code.add_constant(clock_register, block.certain);
+    code.add(INSTR_CREATE_sub(code.context(), A::reg(left_register),
+                              OPND_CREATE_INT32(block.instructions)));
+    instr_t* const looks = code.label();
+    instr_t* const looked = code.label();
+    code.jump_if(OP_js, looks);
+    code.add(looked);
+    for (const RecordedAccess& access : block.accesses) {
+        if (access.kind <= RecordedAccess::Kind::store) {
+            passes.push_back(code.test(access));
+        } else {
+            code.set(DR_REG_RCX, reinterpret_cast<std::uint64_t>(&access));
+            code.call(routine(Call::other));
+        }
+    }
+    if (block.branch != Branch::none) code.call(routine(Call::branch));
+    code.add_constant(at_register, 8 * (1 + block.words));
+    code.next_block();
+
+    code.add(looks);
+    code.call(routine(Call::look));
+    code.jump(looked);
+    for (const DrainPass& pass : passes) {
+        const RecordedAccess& access = *pass.access;
+        code.add(pass.from);
+        code.copy(DR_REG_RDX, DR_REG_RAX);
+        if (access.bytes > 8) {
+            code.set(DR_REG_RCX, reinterpret_cast<std::uint64_t>(&access));
+            code.call(routine(Call::pieces));
+        } else {
+            code.set(DR_REG_RCX, load_of(std::bit_ceil(unsigned{access.bytes})));
+            code.set(DR_REG_R8, access.place.word());
+            const bool store = access.kind == RecordedAccess::Kind::store;
+            code.call(routine(store ? Call::store : Call::load));
+        }
+        code.jump(pass.back);
+    }
+    const std::lock_guard lock(mutex_);
+    if (const void* const made = emit(code); made != nullptr)
+        table_[number].store(made, std::memory_order_release);
+}
+
+}  // namespace pagelens
