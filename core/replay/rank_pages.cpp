@@ -168,30 +168,44 @@ void RankPages::close_block(std::uint32_t block) {
     }
 }
 
-void RankPages::list_sampled(std::uint32_t page) {
-    const std::uint32_t* const frames = &frames_[std::size_t{page} * ranks_];
-    std::array<std::uint32_t, 1u << Sampling::most_colour_bits> counts{};
-    const auto member_of = [&](std::uint32_t frame) {
-        if (frame == none || (listed_ == Listed::covered && !sampling_.covers(frame))) {
-            return Sampling::none;
-        }
-        return sampling_.member(frame);
-    };
-    std::uint32_t length = 0;
-    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-        const std::uint32_t member = member_of(frames[rank]);
-        if (member != Sampling::none) length += counts[member]++ == 0 ? 2 : 1;
-    }
-    states_[page] = unlisted;
-    if (length == 0) return;
+std::uint32_t RankPages::member_of(std::uint32_t frame) const {
+    if (frame == none || (listed_ == Listed::covered && !sampling_.covers(frame)))
+        return Sampling::none;
+    return sampling_.member(frame);
+}
+
+RankPage* RankPages::room_for(std::uint32_t page, std::uint32_t length) {
     if (length > rooms_[page]) {  // to the end of the pool
         rooms_[page] = std::max(length, 2 * rooms_[page]);
         lists_[page] = static_cast<std::uint32_t>(pool_.size());
         pool_.resize(pool_.size() + rooms_[page]);
     }
     states_[page] = first_list + lists_[page];
+    return pool_.data() + lists_[page];
+}
+
+void RankPages::list_only(std::uint32_t page, std::uint32_t frame) {
+    const std::uint32_t member = member_of(frame);
+    if (member == Sampling::none) return;
+    const bool watched = sampling_.covers(frame);
+    RankPage* const at = room_for(page, 2);
+    at[0] = {1, static_cast<std::uint16_t>(member), 1};
+    at[1] = {frame, 0, static_cast<std::uint16_t>(watched ? 1 : 0)};
+}
+
+void RankPages::list_sampled(std::uint32_t page) {
+    const std::uint32_t* const frames = &frames_[std::size_t{page} * ranks_];
+    states_[page] = unlisted;
+    if (ranks_ == 1) return list_only(page, *frames);
+    std::array<std::uint32_t, 1u << Sampling::most_colour_bits> counts{};
+    std::uint32_t length = 0;
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+        const std::uint32_t member = member_of(frames[rank]);
+        if (member != Sampling::none) length += counts[member]++ == 0 ? 2 : 1;
+    }
+    if (length == 0) return;
     std::array<RankPage*, counts.size()> next;  // of each member that counts
-    RankPage* at = pool_.data() + lists_[page];
+    RankPage* at = room_for(page, length);
     RankPage* head = at;
     for (std::uint32_t member = 0; member < sampling_.members(); ++member) {
         if (counts[member] == 0) continue;

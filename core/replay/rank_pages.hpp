@@ -85,6 +85,13 @@ class RankPages {
             at += head.frame;
         }
     }
+    // Ahead of map_write(): the program's threads walk many arrays at once, more than the host's
+    // own prefetchers follow.
+    void prefetch_to_map(std::uint32_t page) const {
+        __builtin_prefetch(&frames_[std::size_t{page} * ranks_], 1);
+        __builtin_prefetch(&lists_[page], 1);
+        __builtin_prefetch(&rooms_[page], 1);
+    }
     // Two steps ahead of for_sampled(), the second some time after the first.
     void prefetch_list(std::uint32_t page) const { __builtin_prefetch(&states_[page]); }
     void prefetch_frames(std::uint32_t page) const {
@@ -137,7 +144,12 @@ class RankPages {
     std::optional<Frame> alloc(std::uint32_t rank, std::uint32_t page, unsigned order,
                                unsigned thread);
     void close_block(std::uint32_t block);
-    void list_sampled(std::uint32_t page);  // of a page that has just been mapped
+    void list_sampled(std::uint32_t page);                    // of a page that has just been mapped
+    void list_only(std::uint32_t page, std::uint32_t frame);  // the same for a single rank
+    // Returns which colour's list a frame belongs to, Sampling::none if to no list.
+    [[nodiscard]] std::uint32_t member_of(std::uint32_t frame) const;
+    // Makes the page's list `length` entries long, and returns where it begins.
+    RankPage* room_for(std::uint32_t page, std::uint32_t length);
     [[nodiscard]] bool in_large_page(std::uint32_t block, std::uint32_t rank) const {
         return block != none && large_[std::size_t{block} * ranks_ + rank] != none;
     }

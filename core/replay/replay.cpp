@@ -113,6 +113,7 @@ class Replay {
     void prefetch(const Op& op, void (RankPages::*what)(std::uint32_t) const) {
         if (op.kind() == OpKind::phase) return;
         (pages_.*what)(op.page);
+        if (op.kind() == OpKind::map_write) pages_.prefetch_to_map(op.page);
         if (rows_) rows_->prefetch(op.page);
     }
 
