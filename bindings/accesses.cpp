@@ -330,7 +330,7 @@ void register_recorder(nb::module_& m) {
 Poll poll_of(const CancelFlag* cancel) {
     return [cancel] {
         check_signals();
-        if (cancel != nullptr && cancel->get().load()) throw Cancelled("cancelled");
+        if (cancel != nullptr && cancel->is_set()) throw Cancelled("cancelled");
     };
 }
 

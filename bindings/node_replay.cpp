@@ -289,7 +289,7 @@ void register_node_replay(nb::module_& m) {
                                             .caching = caching,
                                             .numa = numa};
             nb::gil_scoped_release release;
-            return replay_node(program, placement, model, options, cancel.get());
+            return replay_node(program, placement, model, options, cancel.under_way());
         },
         "program"_a, "placement"_a, "model"_a, nb::kw_only(), "ranks"_a, "excerpts"_a,
         "sets"_a = all_line_sets, "translating"_a = true, "caching"_a = true, "numa"_a = nb::none(),
@@ -310,7 +310,7 @@ void register_node_replay(nb::module_& m) {
                                             .all_lines = true,
                                             .numa = numa};
             nb::gil_scoped_release release;
-            return replay_twins(program, placement, models, options, cancel.get());
+            return replay_twins(program, placement, models, options, cancel.under_way());
         },
         "program"_a, "placement"_a, "models"_a, nb::kw_only(), "ranks"_a, "excerpts"_a,
         "sets"_a = all_line_sets, "numa"_a = nb::none(), "cancel"_a,

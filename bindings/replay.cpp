@@ -32,7 +32,11 @@ void register_replay(nb::module_& m) {
     nb::class_<CancelFlag>(m, "CancelFlag", "set() stops the replays that were given it.")
         .def(nb::init<>())
         .def("set", &CancelFlag::set)
-        .def("__bool__", [](const CancelFlag& flag) { return flag.get().load(); });
+        .def("piece", &CancelFlag::piece,
+             "Return a flag that is set with this one, for a piece of the work.")
+        .def_prop_ro("share", &CancelFlag::share,
+                     "About which share of the latest replay is done, from 0 to 1.")
+        .def("__bool__", &CancelFlag::is_set);
 
     nb::class_<Hierarchy>(m, "Hierarchy", "Cache levels below what a program was compiled for.")
         .def(
@@ -156,7 +160,7 @@ void register_replay(nb::module_& m) {
             const ReplayOptions options{ranks,    sampling, scaled, two_way, ideal,
                                         map_bins, seed,     node,   rows};
             nb::gil_scoped_release release;
-            return replay(program, placement, hierarchy, options, cancel.get());
+            return replay(program, placement, hierarchy, options, cancel.under_way());
         },
         "program"_a, "placement"_a, "hierarchy"_a, nb::kw_only(), "ranks"_a, "sampling"_a,
         "scaled"_a, "two_way"_a, "ideal"_a, "map_bins"_a, "seed"_a, "node"_a,

@@ -56,7 +56,7 @@ class Bar:
         """Whether anybody can see it."""
         return not self._progress.disable
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: float, total: int) -> None:
         """Show that `done` of `total` are done."""
         self._show()
         self._progress.update(self._task, completed=done, total=total)

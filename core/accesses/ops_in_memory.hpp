@@ -1,6 +1,7 @@
 // The ops of a compiled trace, as they are made and as they are replayed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -83,6 +84,10 @@ class OpsInMemory final : public CompiledTrace {
         std::span<const Op> next() override {
             if (block_ == list_.blocks().size()) return {};
             return list_.blocks()[block_++];
+        }
+        [[nodiscard]] float done() const override {
+            return static_cast<float>(block_) /
+                   static_cast<float>(std::max<std::size_t>(list_.blocks().size(), 1));
         }
 
       private:

@@ -21,6 +21,8 @@ class Cursor {
   public:
     virtual ~Cursor() = default;
     virtual std::span<const Op> next() = 0;
+    // Returns about which share of the ops, from 0 to 1, has been given already.
+    [[nodiscard]] virtual float done() const { return 0; }
 
     // Returns whether skim() is much faster than next().
     [[nodiscard]] virtual bool skims() const { return false; }

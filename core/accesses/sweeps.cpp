@@ -102,6 +102,21 @@ class SweepProgram final : public Program {
         return {n * thread / loops_.threads, n * (thread + 1) / loops_.threads};
     }
 
+    // Returns the visits of about all turns of the run.
+    [[nodiscard]] std::uint64_t visits() const {
+        std::uint64_t visits = 0;
+        for (const Sweep& sweep : loops_.sweeps)
+            visits += loops_.phase_repeats[sweep.phase] * visits_of_turn(sweep) * turns(sweep);
+        return visits;
+    }
+    // Returns about how often one turn of a sweep visits a page.
+    [[nodiscard]] static std::uint64_t visits_of_turn(const Sweep& sweep) {
+        std::uint64_t visits = 0;
+        for (const SweepStream& s : sweep.streams)
+            visits += 1u + (s.kind == StreamKind::write ? 1 : 0) + (sweep.first_touch ? 1 : 0);
+        return visits;
+    }
+
     // Turns of a sweep: pages of the longest part of any thread.
     [[nodiscard]] std::uint64_t turns(const Sweep& sweep) const {
         std::uint64_t most = 0;
@@ -147,11 +162,18 @@ class SweepProgram final : public Program {
 // Threads run in lockstep, as they do between the barriers of a parallel loop.
 class SweepCursor final : public Cursor {
   public:
-    explicit SweepCursor(const SweepProgram& program) : program_(program) { start_phase(0); }
+    explicit SweepCursor(const SweepProgram& program)
+        : program_(program), visits_of_all_(program.visits()) {
+        start_phase(0);
+    }
 
     std::span<const Op> next() override {
         in_lines_ = in_order();
         return advance();
+    }
+    [[nodiscard]] float done() const override {
+        return std::min(1.0f, static_cast<float>(visits_done_) /
+                                  static_cast<float>(std::max<std::uint64_t>(visits_of_all_, 1)));
     }
     [[nodiscard]] bool skims() const override { return in_order(); }
     std::span<const Op> skim() override {
@@ -229,6 +251,7 @@ class SweepCursor final : public Cursor {
         if (sweep_ == phase_end_) return;
         const Sweep& sweep = program_.loops().sweeps[sweep_];
         turns_ = program_.turns(sweep);
+        visits_of_turn_ = SweepProgram::visits_of_turn(sweep);
         for (unsigned thread = 0; thread < program_.threads(); ++thread) {
             for (unsigned stream = 0; stream < sweep.streams.size(); ++stream) {
                 const auto [begin, end] = program_.part(sweep.streams[stream], thread);
@@ -275,6 +298,7 @@ class SweepCursor final : public Cursor {
             for (std::size_t at = 0; at < ways_.size(); ++at)
                 take_turn(sweep, at, [this](const Visit& v) { emit_page(v); });
         }
+        visits_done_ += visits_of_turn_;
         // One turn later than its fetch, as lines leave a small cache; the last turn flushes.
         if (++turn_ <= turns_) return;
         for (const unsigned array : sweep.unmapped) {
@@ -369,6 +393,7 @@ class SweepCursor final : public Cursor {
     }
 
     const SweepProgram& program_;
+    std::uint64_t visits_of_all_, visits_of_turn_ = 0, visits_done_ = 0;
     std::vector<Op> batch_;  // keeps its capacity: no allocation once the first turns are done
     std::vector<Way> ways_;  // of the sweep: thread by thread, stream by stream
     std::vector<std::uint64_t> next_;  // [way] the turn in which it takes its next step

@@ -87,7 +87,7 @@ class ExcerptedProgram final : public Program {
     }
 
     [[nodiscard]] std::unique_ptr<Cursor> open() const override {
-        return std::make_unique<WholeCursor>(ops_);
+        return std::make_unique<BatchCursor>(ops_);
     }
     [[nodiscard]] std::span<const VirtualPage> pages() const override { return pages_; }
     [[nodiscard]] unsigned spaces() const override { return spaces_; }
@@ -100,13 +100,24 @@ class ExcerptedProgram final : public Program {
     }
 
   private:
-    class WholeCursor final : public Cursor {
+    class BatchCursor final : public Cursor {
       public:
-        explicit WholeCursor(std::span<const Op> ops) : ops_(ops) {}
-        std::span<const Op> next() override { return std::exchange(ops_, {}); }
+        explicit BatchCursor(std::span<const Op> ops) : ops_(ops) {}
+        std::span<const Op> next() override {
+            const auto batch = ops_.subspan(given_, std::min(ops_.size() - given_, batch_ops));
+            given_ += batch.size();
+            return batch;
+        }
+        [[nodiscard]] float done() const override {
+            return static_cast<float>(given_) /
+                   static_cast<float>(std::max<std::size_t>(ops_.size(), 1));
+        }
 
       private:
+        // A replay looks at its CancelFlag between batches.
+        static constexpr std::size_t batch_ops = 1u << 14;
         std::span<const Op> ops_;
+        std::size_t given_ = 0;
     };
 
     static bool gives_or_takes_pages(const Op& op) {

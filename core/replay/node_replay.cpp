@@ -66,17 +66,17 @@ class NodeReplay {
         large_pages_.resize(program.phases());
     }
 
-    std::vector<NodeCounters> run(const std::atomic<bool>& cancel) {
+    std::vector<NodeCounters> run(const UnderWay& under_way) {
         enter(0);
         const auto cursor = program_.open();
         for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
-            if (cancel.load(std::memory_order_relaxed)) throw Cancelled("replay cancelled");
+            under_way.at(cursor->done());
             for (const Op& op : ops) {
                 step(op);
                 if (runs_.lines() < (part_ == Part::counted ? batch_lines : warm_up_lines))
                     continue;
                 flush();
-                if (cancel.load(std::memory_order_relaxed)) throw Cancelled("replay cancelled");
+                under_way.stop_if_cancelled();
             }
         }
         flush();
@@ -382,15 +382,15 @@ class NodeReplay {
 }  // namespace
 
 NodeCounters replay_node(const Program& program, const Placement& placement, const NodeModel& model,
-                         const NodeReplayOptions& options, const std::atomic<bool>& cancel) {
+                         const NodeReplayOptions& options, const UnderWay& under_way) {
     const NodeModel* const models[] = {&model};
-    return std::move(replay_twins(program, placement, models, options, cancel).front());
+    return std::move(replay_twins(program, placement, models, options, under_way).front());
 }
 
 std::vector<NodeCounters> replay_twins(const Program& program, const Placement& placement,
                                        std::span<const NodeModel* const> models,
                                        const NodeReplayOptions& options,
-                                       const std::atomic<bool>& cancel) {
+                                       const UnderWay& under_way) {
     if (models.empty()) throw std::invalid_argument("models: at least one");
     const NodeModel& first = *models.front();
     for (const NodeModel* model : models) {
@@ -419,7 +419,7 @@ std::vector<NodeCounters> replay_twins(const Program& program, const Placement& 
                 "numa: needs a CPU of the node for each thread, a policy for each page, and nodes");
     }
     if (!options.excerpts.empty()) check(program, options.excerpts);
-    return NodeReplay(program, placement, models, options).run(cancel);
+    return NodeReplay(program, placement, models, options).run(under_way);
 }
 
 }  // namespace pagelens

@@ -6,7 +6,6 @@
 // time (excerpt.hpp). docs/node-replay.md states the model.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -19,6 +18,7 @@
 #include "core/replay/excerpt.hpp"
 #include "core/replay/node_counts.hpp"
 #include "core/replay/node_model.hpp"
+#include "core/replay/under_way.hpp"
 
 namespace pagelens {
 
@@ -40,9 +40,9 @@ struct NodeReplayOptions {
 };
 
 // Throws std::invalid_argument for sizes that do not fit, OutOfMemory when the node is too small,
-// Cancelled soon after `cancel` became true.
+// Cancelled if it was cancelled.
 NodeCounters replay_node(const Program& program, const Placement& placement, const NodeModel& model,
-                         const NodeReplayOptions& options, const std::atomic<bool>& cancel);
+                         const NodeReplayOptions& options, const UnderWay& under_way);
 
 // The same for machines that differ in their caches and DRAMs alone, each as in a replay of its
 // own: what is equal for all of them (ops, pages, TLBs) is done once. One after the other; after a
@@ -51,7 +51,6 @@ NodeCounters replay_node(const Program& program, const Placement& placement, con
 // some of which have no DRAM, or for none.
 std::vector<NodeCounters> replay_twins(const Program& program, const Placement& placement,
                                        std::span<const NodeModel* const> models,
-                                       const NodeReplayOptions& options,
-                                       const std::atomic<bool>& cancel);
+                                       const NodeReplayOptions& options, const UnderWay& under_way);
 
 }  // namespace pagelens

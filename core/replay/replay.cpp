@@ -87,10 +87,10 @@ class Replay {
         }
     }
 
-    Counters run(const std::atomic<bool>& cancel) {
+    Counters run(const UnderWay& under_way) {
         const auto cursor = program_.open();
         for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
-            if (cancel.load(std::memory_order_relaxed)) throw Cancelled("replay cancelled");
+            under_way.at(cursor->done());
             for (std::size_t i = 0; i < ops.size(); ++i) {
                 if (i + far < ops.size()) prefetch(ops[i + far], &RankPages::prefetch_list);
                 if (i + near < ops.size()) prefetch(ops[i + near], &RankPages::prefetch_frames);
@@ -334,9 +334,9 @@ class Replay {
 }  // namespace
 
 Counters replay(const Program& program, const Placement& placement, const Hierarchy& hierarchy,
-                const ReplayOptions& options, const std::atomic<bool>& cancel) {
+                const ReplayOptions& options, const UnderWay& under_way) {
     check(program, placement, hierarchy, options);
-    return Replay(program, placement, hierarchy, options).run(cancel);
+    return Replay(program, placement, hierarchy, options).run(under_way);
 }
 
 }  // namespace pagelens

@@ -7,25 +7,19 @@
 // parallel.
 #pragma once
 
-#include <atomic>
-#include <stdexcept>
-
 #include "core/accesses/program.hpp"
 #include "core/frames/placement.hpp"
 #include "core/replay/counters.hpp"
 #include "core/replay/rank_pages.hpp"
 #include "core/replay/replay_options.hpp"
+#include "core/replay/under_way.hpp"
 
 namespace pagelens {
 
-class Cancelled : public std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
-
 // Thread t of rank r runs on core r * program.threads() + t.
 // Throws std::invalid_argument for sizes that do not fit, OutOfMemory when the node is too small,
-// Cancelled soon after `cancel` became true.
+// Cancelled if it was cancelled.
 Counters replay(const Program& program, const Placement& placement, const Hierarchy& hierarchy,
-                const ReplayOptions& options, const std::atomic<bool>& cancel);
+                const ReplayOptions& options, const UnderWay& under_way);
 
 }  // namespace pagelens

@@ -140,17 +140,25 @@ def simulate(
     most, wanted = nodes or MOST_NODES, precision
     if nodes is None and precision is None:
         wanted = DEFAULT_PRECISION
+    said: list[str] = []
     try:
         with progress_bar(not progress, "placements") as bar:
+
+            def look(seen: EnsembleTables) -> None:
+                said.append(so_far(seen))
+                bar.say(said[-1])
+
             found = run_ensemble(
                 source, scaled, chosen, most, seed, folder, phase, steps, progress=bar,
                 judge=ByPrecision(wanted, most) if wanted else None,
-                look=(lambda seen: bar.say(so_far(seen))) if bar.seen else None,
+                look=look if bar.seen else None,
             )  # fmt: skip
             return Ensemble(**vars(found))
     except Interrupted as error:
         if error.partial is not None:
             error.partial = Ensemble(**vars(error.partial))
+        elif said:  # the bounds of the time are the answer so far
+            raise Interrupted(f"{error}. {said[-1]}") from None
         raise
     finally:
         if own:

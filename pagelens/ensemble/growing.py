@@ -85,7 +85,7 @@ class GrowingEnsemble:
         return runs + [Piece(True, node, self._numbers[self._baseline]) for node in range(attributed)]
 
     def _run(self, counts: Mapping[str, int], attributed: int = 0) -> Ensemble:
-        def report(done: int, total: int) -> None:
+        def report(done: float, total: int) -> None:
             if self._progress is not None:
                 self._progress(done, total)
             if self._look is None or time.monotonic() - self._looked <= LOOK_S:

@@ -1,7 +1,7 @@
 """Runs the pieces of an ensemble on an executor and keeps each as it completes."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 
 from pagelens import _core
@@ -11,7 +11,8 @@ from pagelens.ensemble.shards import ShardStore
 from pagelens.errors import Interrupted
 from pagelens.interrupts import ctrl_c_sets
 
-Progress = Callable[[int, int], None]  # pieces done, pieces in all
+Progress = Callable[[float, int], None]  # pieces done, with the parts of those under way; pieces in all
+LOOK_S = 0.2  # seconds between two looks at the pieces under way
 
 
 def run_pieces(
@@ -26,7 +27,7 @@ def run_pieces(
     `simulate(piece, cancel)` must depend on nothing but its piece. Then the result and its files are the same
     with every executor. The executor's workers are threads, because the simulation releases the interpreter's
     lock. Without an executor, one thread per core runs. On Ctrl-C `cancel` is set, upon which `simulate` may
-    raise. Every piece completed by then is kept in the store.
+    raise. Every piece completed by then is kept in the store. `progress` is called a few times a second.
     """
     wanted = sorted(set(pieces))
     missing = [piece for piece in wanted if piece not in store.complete]
@@ -40,15 +41,18 @@ def run_pieces(
         futures: dict[Future[Tables], Piece] = {}
         try:
             with ctrl_c_sets(cancel):
+                flags = {piece: cancel.piece() for piece in missing}
                 for piece in missing:
-                    futures[pool.submit(simulate, piece, cancel)] = piece
+                    futures[pool.submit(simulate, piece, flags[piece])] = piece
                 running = set(futures)
                 while running and not cancel:
-                    finished, running = wait(running, return_when=FIRST_COMPLETED)
+                    finished, running = wait(running, LOOK_S, return_when=FIRST_COMPLETED)
                     for future in sorted(finished, key=futures.__getitem__):
                         store.write(futures[future], future.result())
                         done += 1
                         report(done, len(wanted))
+                    if under_way := sum(_share(futures[each], flags) for each in running):
+                        report(done + under_way, len(wanted))
         except (KeyboardInterrupt, _core.Cancelled):
             pass  # how many are complete tells it apart from the end
         finally:
@@ -63,3 +67,8 @@ def run_pieces(
             "the same command again does the rest"
         )
     return Tables.concatenate(store.read(piece) for piece in wanted)
+
+
+def _share(piece: Piece, flags: Mapping[Piece, _core.CancelFlag]) -> float:
+    """Return which share of a piece is done. An attribution is many replays, of which it says nothing."""
+    return 0.0 if piece.attributed else flags[piece].share

@@ -28,7 +28,7 @@ MOST_PREDICTED = 16  # points, unless asked for: each is a replay a trial
 _BALLAST = 4  # as large as so many trials: docs/measure.md has what it does
 _LEFT_FREE = 0.1  # of the memory that is available
 
-Report = Callable[[int, int], None]
+Report = Callable[[float, int], None]
 Progress = Callable[[str], AbstractContextManager[Report]]  # of "trials" or "predictions"
 
 

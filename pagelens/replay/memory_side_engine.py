@@ -104,6 +104,7 @@ class MemorySideEngine:
     def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
         """Run one placement. Rows are timed unless they are removed."""
         placed = _Placed(self, placement, cancel)
+        placed.begin_translation()
         removed = tuple(name for name in self._of_caches if name in without)
         rows = ROW_CONFLICTS not in without and not self._only_differences
         counters = placed.replay(removed, rows)
@@ -119,6 +120,7 @@ class MemorySideEngine:
         All other sets are arithmetic on its counts.
         """
         placed = _Placed(self, placement, cancel)
+        placed.begin_translation()
         counters = placed.replay((), rows=True)
         counts = placed.with_rows(counters, placed.counts(counters))
         seconds: dict[Removed, Floats] = {}
@@ -166,6 +168,12 @@ class _Placed:
             rows=engine._rows.model(self._placement, self._program) if rows else None,
             cancel=self._cancel,
         )
+
+    def begin_translation(self) -> None:
+        """Let another thread count what translation costs, beside the replay."""
+        engine, placement = self._engine, self._placement
+        if not engine._only_differences:
+            engine._translations.begin(placement.page_bits, placement.offset_bytes, self._cancel)
 
     def counts(self, counters: _core.Counters) -> dict[str, Floats]:
         """Return the counts [p] by the names of `Ensemble.placements`."""

@@ -6,10 +6,12 @@ for each offset, and only the parts that are simulated are kept.
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from pagelens import _core
 from pagelens.accesses.workload import Workload
+from pagelens.in_thread import in_thread
 from pagelens.machine import Machine
 from pagelens.replay.whole_node import SMALL_SHARE, Parts, simulated_parts, spaced
 
@@ -24,7 +26,7 @@ STRETCHES_OF_TLB = 16  # short ones: a TLB is soon warm
 class InOrderParts:
     """The parts of a compilation that are kept."""
 
-    translation: Parts  # the lines of one copy, for its TLBs
+    translation: Future[Parts]  # the lines of one copy, for its TLBs
     rows: _core.RowStretches | None  # None if the machine's DRAM is not timed
 
 
@@ -41,10 +43,10 @@ class InOrder:
         with self._lock:
             if offset_bytes not in self._made:
                 whole = self._workload.lines_in_order(self._machine, offset_bytes)
+                translation = in_thread(simulated_parts, whole, self._machine, 1, STRETCHES_OF_TLB)
                 rows = None
                 if rows_are_timed(self._machine):
                     rows = _core.RowStretches(whole, stretches(_core.most_lines_by_phase(whole), self._ranks))
-                translation = simulated_parts(whole, self._machine, 1, STRETCHES_OF_TLB)
                 self._made[offset_bytes] = InOrderParts(translation, rows)
             return self._made[offset_bytes]
 

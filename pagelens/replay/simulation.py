@@ -124,8 +124,8 @@ class Simulation:
                 f"without: {', '.join(sorted(unknown))} is none of {self.machine.name}'s mechanisms; "
                 f"name some of {', '.join(self.mechanisms)}"
             )
-        return self._engine.run(placement, without, cancel or _core.CancelFlag())
+        return self._engine.run(placement, without, _core.CancelFlag() if cancel is None else cancel)
 
     def attribute(self, placement: Placement, cancel: _core.CancelFlag | None = None) -> Attributed:
         """Return the run, with its seconds without every set of mechanisms. Raises as `run` does."""
-        return self._engine.attribute(placement, cancel or _core.CancelFlag())
+        return self._engine.attribute(placement, _core.CancelFlag() if cancel is None else cancel)

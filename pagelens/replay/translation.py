@@ -7,6 +7,7 @@ the program that stands for all.
 
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from pagelens import _core
 from pagelens.accesses.workload import Workload
 from pagelens.address.units import FRAME_BITS, GIGANTIC_PAGE_BITS, HUGE_PAGE_BITS
 from pagelens.frames import Node, parse_history, policies
+from pagelens.in_thread import in_thread
 from pagelens.machine import TRANSLATION_COUNTS, Machine
 from pagelens.replay.ordered_lines import InOrder
 from pagelens.replay.whole_node import node_model, replay_node
@@ -34,7 +36,7 @@ class Translations:
         self._workload, self._machine, self._ranks = workload, machine, ranks
         self._in_order = in_order or InOrder(workload, machine, ranks)
         self._lock = threading.Lock()
-        self._made: dict[tuple[int, int], Counts] = {}  # by log2 of the page size, and offset
+        self._made: dict[tuple[int, int], Future[Counts]] = {}  # by log2 of the page size, and offset
 
     def counts(
         self,
@@ -48,29 +50,36 @@ class Translations:
         Any thread may call this. If a `small_share` of the large pages was not available, that share of the
         program is assumed to be on small ones. A machine file without TLBs has zeros. Raises _core.Cancelled.
         """
-        with self._lock:
-            wanted = self._of_pages(page_bits, offset_bytes, cancel)
-            if small_share == 0:
-                return wanted
-            small = self._of_pages(FRAME_BITS, offset_bytes, cancel)
+        wanted = self.begin(page_bits, offset_bytes, cancel).result()
+        if small_share == 0:
+            return wanted
+        small = self.begin(FRAME_BITS, offset_bytes, cancel).result()
         return {name: (1 - small_share) * wanted[name] + small_share * small[name] for name in wanted}
 
-    def _of_pages(self, page_bits: int, offset_bytes: int, cancel: _core.CancelFlag | None) -> Counts:
+    def begin(
+        self, page_bits: int, offset_bytes: int = 0, cancel: _core.CancelFlag | None = None
+    ) -> Future[Counts]:
+        """Let a thread of its own count, unless one does or did so, and return what it will find.
+
+        Replays of placements need these counts last, so they can go on meanwhile.
+        """
         key = (page_bits, offset_bytes)
-        if key not in self._made:
-            self._made[key] = self._replayed(page_bits, offset_bytes, cancel)
-        return self._made[key]
+        with self._lock:
+            made = self._made.get(key)
+            if made is None or (made.done() and made.exception() is not None):
+                made = self._made[key] = in_thread(self._replayed, page_bits, offset_bytes, cancel)
+            return made
 
     def _replayed(self, page_bits: int, offset_bytes: int, cancel: _core.CancelFlag | None) -> Counts:
         if self._machine.page_walk is None:
             return dict.fromkeys(TRANSLATION_COUNTS, np.zeros(len(self._workload.phases)))
         fresh = Node(self._machine, 0, 0, history=parse_history("boot; run"))
         found = replay_node(
-            self._in_order.at(offset_bytes).translation,
+            self._in_order.at(offset_bytes).translation.result(),
             policies[POLICY_OF_PAGES[page_bits]].place(self._machine, fresh),
             node_model(self._machine, rows=()),
             ranks=1,
             caching=False,  # no cache decides what a TLB misses
-            cancel=cancel,
+            cancel=cancel.piece() if cancel is not None else None,
         )
         return {name: self._ranks * found.counts[name] for name in TRANSLATION_COUNTS}

@@ -287,7 +287,7 @@ def replay_node(
             translating=translating,
             caching=caching,
             numa=numa,
-            cancel=cancel or _core.CancelFlag(),
+            cancel=_core.CancelFlag() if cancel is None else cancel,
         )
     return _node_counts(found, parts.first_in(sets))
 
@@ -316,7 +316,7 @@ def replay_twins(
             excerpts=parts.excerpts,
             sets=sets,
             numa=numa,
-            cancel=cancel or _core.CancelFlag(),
+            cancel=_core.CancelFlag() if cancel is None else cancel,
         )
     first = parts.first_in(sets)
     return [_node_counts(each, first) for each in found]

@@ -15,7 +15,7 @@ from pagelens.errors import Interrupted
 from pagelens.machine import Machine, load_machine
 from pagelens.replay import Simulation
 
-Progress = Callable[[int, int], None]  # parts done, parts in all
+Progress = Callable[[float, int], None]  # parts done, parts in all
 Changes = Mapping[str, Mapping[str, Any]]  # values by machine, as Machine.with_values takes them
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -28,7 +28,7 @@ class Scale(StrEnum):
     QUICK = "quick"
 
 
-def _nothing(done: int, total: int) -> None:
+def _nothing(done: float, total: int) -> None:
     pass
 
 

@@ -104,7 +104,7 @@ def test_another_key_shares_nothing(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_is_complete_and_leaves_nothing_half_written(tmp_path: Path) -> None:
     store = ShardStore(tmp_path, "key")
 
-    def interrupted(done: int, total: int) -> None:
+    def interrupted(done: float, total: int) -> None:
         if done == 2:
             raise KeyboardInterrupt
 

@@ -1,0 +1,79 @@
+"""What is known of a replay while it is under way: how far it is, and that it stops when it is asked to."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from pagelens import _core
+from pagelens.accesses.declared import declared
+from pagelens.ensemble.pieces import Piece
+from pagelens.ensemble.result import Tables
+from pagelens.ensemble.run import run_pieces
+from pagelens.ensemble.shards import ShardStore
+from pagelens.frames import Node, policies
+from pagelens.machine import load_machine
+from pagelens.replay import Placement, Simulation
+from pagelens.replay.translation import Translations
+
+MEBIBYTE = 1 << 20
+MACHINES = ("cori-knl-cache", "skx-8160")
+
+
+def placed(name: str) -> tuple[Simulation, Placement]:
+    """A small program on a machine."""
+    simulation = Simulation(declared("cg", 8 * MEBIBYTE, 2), load_machine(name), ranks=1)
+    return simulation, simulation.place(policies["contiguous"], Node(simulation.machine, 1, 0))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_replay_says_how_far_it_is(name: str) -> None:
+    simulation, placement = placed(name)
+    flag = _core.CancelFlag()
+    piece = flag.piece()
+    simulation.run(placement, cancel=piece)
+    assert 0.5 < piece.share <= 1
+    assert flag.share == 0  # which is of the whole work
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_piece_stops_with_the_whole(name: str) -> None:
+    simulation, placement = placed(name)
+    flag = _core.CancelFlag()
+    piece = flag.piece()
+    flag.set()
+    assert piece
+    with pytest.raises(_core.Cancelled):
+        simulation.run(placement, cancel=piece)
+    simulation.run(placement)  # nothing of it is left
+
+
+def test_translation_that_was_cancelled_is_counted_anew() -> None:
+    found = Translations(declared("cg", 8 * MEBIBYTE, 2), load_machine("cori-knl-cache"), 1)
+    cancelled = _core.CancelFlag()
+    cancelled.set()
+    with pytest.raises(_core.Cancelled):
+        found.counts(12, cancel=cancelled)
+    assert found.counts(12)["walks"].sum() > 0
+
+
+def test_progress_moves_within_a_piece(tmp_path: Path) -> None:
+    simulation, placement = placed("cori-knl-cache")
+    moved = threading.Event()
+    seen: list[float] = []
+
+    def replayed(_: Piece, cancel: _core.CancelFlag) -> Tables:
+        simulation.run(placement, cancel=cancel)
+        assert moved.wait(60)
+        return Tables.of()
+
+    def progress(done: float, total: int) -> None:
+        assert total == 1
+        seen.append(done)
+        if 0 < done < 1:
+            moved.set()
+
+    run_pieces([Piece(False, 0, 0)], replayed, ShardStore(tmp_path, "key"), progress=progress)
+    assert seen[0] == 0
+    assert seen[-1] == 1
+    assert seen == sorted(seen)
