@@ -39,6 +39,7 @@ class Way:
     wait_s: float | None
     wall_s: float | None
     gain: float | None  # the share of the program's wall time that it saves by the model
+    gain_range: tuple[float, float] | None  # the same, as far as the machine's own speed varies
     verdict: str  # "gains", "not worth it", "loses", "unknown"
 
 
@@ -67,6 +68,7 @@ class Explanation:
     recorded_wait_s: float
     cpu_s: float
     wait_s: float
+    spread: float  # how much longer the same operations take at one moment than at another; 1: not known
     error: float | None  # the error of the processor time, as a share; None if the source does not tell
     other_s: float  # recorded wall time of operations that the model does not know
     other_paths: list[str]  # what these are, on this file system
@@ -74,6 +76,11 @@ class Explanation:
     paths: list[OfPath]
     ways: list[Way]  # first as it ran, then by their gain
     notes: list[str]
+
+    @property
+    def varies_as_much(self) -> bool:
+        """Whether the error is no larger than what the machine itself changes."""
+        return self.error is not None and max(1 + self.error, 1 / (1 + self.error)) <= self.spread
 
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as docs/io.md describes it."""
@@ -93,7 +100,8 @@ def explain_recording(
     others = every.filter(pl.Series(~known))
     found = list(options(frame, io))
     elapsed = (recording.header.elapsed_ns or _span(every)) / 1e9
-    ways = _ways(frame, found, elapsed)
+    spread = 1.0 if io.spread is None else max(1.0, io.spread.value)
+    ways = _ways(frame, found, elapsed, spread)
     if elsewhere is not None and elsewhere.io is not None:
         ways += _elsewhere(frame, elsewhere, elsewhere.io)
     cpu_s, wait_s = float(np.nansum(found[0].cost.cpu_s)), float(np.nansum(found[0].cost.wait_s))
@@ -109,6 +117,7 @@ def explain_recording(
         recorded_wait_s=float(frame["waiting"].sum()) / 1e9,
         cpu_s=cpu_s,
         wait_s=wait_s,
+        spread=spread,
         error=cpu_s / recorded - 1 if tells else None,
         other_s=float(others["wall_ns"].sum()) / 1e9,
         other_paths=sorted(set(others.filter(pl.col("file").is_in(on))["path"].to_list())),
@@ -150,7 +159,7 @@ def _span(frame: pl.DataFrame) -> int:
     return int(frame.select((pl.col("start_ns") + pl.col("wall_ns")).max()).item() or 0)
 
 
-def _ways(frame: pl.DataFrame, found: list[Option], elapsed_s: float) -> list[Way]:
+def _ways(frame: pl.DataFrame, found: list[Option], elapsed_s: float, spread: float) -> list[Way]:
     base = _busiest(frame, found[0].wall_s)
     made = []
     for option in found:
@@ -158,7 +167,12 @@ def _ways(frame: pl.DataFrame, found: list[Option], elapsed_s: float) -> list[Wa
         wall = _busiest(frame, option.wall_s)
         wait = None if wall is None or cpu is None else float(np.sum(option.cost.wait_s))
         gain = None if wall is None or base is None else (base - wall) / max(elapsed_s, 1e-9)
-        made.append(Way(option.key, option.title, option.effort, cpu, wait, wall, gain, _verdict(gain)))
+        # What a way leaves as it is takes as long with it as without it, at whatever speed.
+        changed = ~np.isclose(option.wall_s, found[0].wall_s, rtol=1e-9, atol=0)
+        new = (_busiest(frame, np.where(changed, option.wall_s, 0.0)) or 0) / max(elapsed_s, 1e-9)
+        around = None if gain is None else (gain - (spread - 1) * new, gain + (1 - 1 / spread) * new)
+        verdict = _verdict(gain)
+        made.append(Way(option.key, option.title, option.effort, cpu, wait, wall, gain, around, verdict))
     return [made[0], *sorted(made[1:], key=lambda way: -(way.gain or 0))]
 
 
@@ -173,7 +187,7 @@ def _elsewhere(frame: pl.DataFrame, machine: Machine, io: Io) -> list[Way]:
     there = Option("elsewhere", f"on {machine.name}", f"{io.file_system.value} there", cost)
     cpu, wall = _total(cost.cpu_s), _busiest(frame, there.wall_s)
     wait = None if wall is None else float(np.nansum(cost.wait_s))
-    return [Way(there.key, there.title, there.effort, cpu, wait, wall, None, "")]
+    return [Way(there.key, there.title, there.effort, cpu, wait, wall, None, None, "")]
 
 
 def _total(seconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float | None:

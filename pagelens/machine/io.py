@@ -200,6 +200,11 @@ class Io(Table):
     writers_together: Sourced[PositiveFloat] | None = Field(
         default=None, description="the same with all of them on one core"
     )
+    spread: Sourced[PositiveFloat] | None = Field(
+        default=None,
+        description="the longest over the shortest processor time of one and the same loop, at different "
+        "moments of the measurement",
+    )
     dirty_limit: Sourced[Bytes] | None = Field(
         default=None, description="data that buffered writes may leave unwritten before they have to wait"
     )

@@ -25,6 +25,11 @@ def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch:
     assert io.write.value.sizes == (4096, 1 << 20)
     for costs in (io.write.value, io.overwrite.value, io.read.value):  # type: ignore[union-attr]
         assert 0 < costs.of(4096).wall_s < costs.of(1 << 20).wall_s
+    assert io.spread is not None
+    assert io.spread.value == pytest.approx(measured.spread, abs=1e-3)
+    assert all(len(times) == 2 for times in measured.moments.values())  # after each of the two sizes
+    measured.moments = {"overwrite": [2e-6, 3e-6, 2.5e-6], "direct_write": [4e-6, 5e-6]}
+    assert measured.spread == 1.5
     assert list(tmp_path.iterdir()) == []
     assert max(map(len, render_io(io, tmp_path, measured.notes))) <= 80
     assert json.loads(json.dumps(measured.to_json()))["schema"] == "pagelens measure io"

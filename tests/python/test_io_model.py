@@ -327,6 +327,25 @@ def test_the_conclusion_comes_first_unless_the_model_is_far_off() -> None:
     assert next(render_explanation(near)).startswith("Operations on files took")
 
 
+@pytest.mark.parametrize(("spread", "warned"), [("1.2", True), ("1.3", False)])
+def test_an_error_that_the_machine_itself_makes_is_no_reason_to_doubt(spread: str, warned: bool) -> None:
+    """The machine file says 4 us a write. A program whose writes took 3.2 us had the machine at its best."""
+    machine = MACHINE.model_copy(update={"io": with_tables(spread=spread)})
+    writes = [transfer("write", PAGE * n, cpu_ns=3200, wall_ns=3200, start_ns=3200 * n) for n in range(1000)]
+    found = explain_recording(recording_of(writes), machine)
+    assert found.error == pytest.approx(0.25)
+    assert answer(found)[0].startswith("Warning") == warned
+    assert ("The machine itself varies as much: one loop took up to 1.3 times" in error_line(found)) != warned
+    # Merged to 1 MiB, 1000 writes take 256 us for each 256 of them, and a copy of 10 GB/s.
+    merged = 1000 * (256e-6 / 256 + PAGE / 10e9)
+    best = next(way for way in found.ways if way.key == "merge")
+    assert best.wall_s == pytest.approx(merged)
+    factor = float(spread)
+    low, high = ((1000 * 4e-6 - merged * each) / 3.2e-3 for each in (factor, 1 / factor))
+    assert best.gain_range == pytest.approx((low, high))
+    assert f"({100 * low:.0f}% to {min(100, 100 * high):.0f}%, as this" in list(conclusion(found))[1]
+
+
 def test_the_answer_fits_80_columns_and_begins_with_a_large_error(tmp_path: Path) -> None:
     recording = recording_of([transfer("write", PAGE * n) for n in range(100)])
     found = explain_recording(recording, MACHINE)

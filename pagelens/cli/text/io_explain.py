@@ -48,7 +48,8 @@ def answer(e: Explanation) -> list[str]:
 
 
 def _doubtful(e: Explanation) -> bool:
-    return e.error is not None and abs(e.error) > GOOD and e.recorded_cpu_s >= WORTH * e.elapsed_s
+    far = e.error is not None and abs(e.error) > GOOD and not e.varies_as_much
+    return far and e.recorded_cpu_s >= WORTH * e.elapsed_s
 
 
 def error_line(e: Explanation) -> str:
@@ -61,6 +62,11 @@ def error_line(e: Explanation) -> str:
         f"The model gives {near} the recorded processor time ({format_time(e.cpu_s)} for "
         f"{format_time(e.recorded_cpu_s)})."
     )
+    if abs(e.error) > GOOD and e.varies_as_much:
+        text += (
+            f" The machine itself varies as much: one loop took up to {e.spread:.2g} times as long at one "
+            "moment as at another."
+        )
     if _doubtful(e):
         text = (
             f"Warning: {text[:1].lower()}{text[1:]} Measure again (`pagelens measure io`), or doubt what "
@@ -92,9 +98,15 @@ def conclusion(e: Explanation) -> Iterator[str]:
         return
     yield (
         f"The best other way is {best.title}: by the model it saves {format_share(best.gain or 0)} of the "
-        "program's time. "
+        f"program's time{_range(best)}. "
         f"It takes {best.effort}."
     )
+
+
+def _range(way: Way) -> str:
+    """Return the range of a gain that rounds to more than one number."""
+    low, high = (f"{100 * min(each, 1):.0f}%" for each in way.gain_range or (0.0, 0.0))
+    return "" if low == high else f" ({low} to {high}, as this machine's speed varies)"
 
 
 def _share(e: Explanation, wall_s: float) -> str:

@@ -77,6 +77,9 @@ def _values(m: Measured) -> dict[str, dict[str, object]]:
     source("writers", m.writers, _HERE)
     source("writers_apart", round(m.writers_apart, 3), f"{_HERE}: one core each")
     source("writers_together", round(m.writers_together, 3), f"{_HERE}: all on one core")
+    if m.moments:
+        count = min(map(len, m.moments.values()))
+        source("spread", round(m.spread, 3), f"{_HERE}: writes of 64 KiB at {count} moments")
     if of.dirty_limit:
         source("dirty_limit", size_text(of.dirty_limit), "/proc/sys/vm and /proc/meminfo")
     if of.read_ahead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
@@ -33,6 +34,7 @@ from pagelens.measure.files.system import FileSystem, read_file_system
 SIZES = (512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB)
 SECONDS = 30.0  # default time of a measurement
 LEAST_BYTES = 3 * FILE_BYTES  # of free space
+_MOMENT_BYTES, _MOMENT_WRITES, _MOMENT_TIMES = 64 << 10, 256, 7  # of the loop that is repeated later
 _NEW = "-new"  # the file that becomes longer
 _OLD = "-old"  # the file that was written 4 KiB at a time
 _OLD_BYTES = 64 * MIB
@@ -46,7 +48,7 @@ _RATE_BYTES = 64 * MIB
 # after minutes, and looks at each such number for a new file (fs/ext4/ialloc.c, recently_deleted). So few
 # files are made, lest they slow down the programs that are recorded next, and none is removed in between.
 _NEW_FILES, _NEW_TIMES = 8, 4
-_MOST_DIRECT = 1024  # operations of a repetition, all over the file
+_MOST_DIRECT = 512  # operations of a repetition, all over the file
 
 Progress = Callable[[int, int], None]
 
@@ -63,7 +65,13 @@ class Measured:
     writers: int = 1
     writers_apart: float = 1.0  # rate of all over that of one
     writers_together: float = 1.0
+    moments: dict[str, list[float]] = field(default_factory=dict)  # processor seconds of the same loops
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def spread(self) -> float:
+        """The longest over the shortest time that the same loop took at different moments."""
+        return max((max(times) / min(times) for times in self.moments.values()), default=1.0)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result by name, with times in seconds and rates in bytes a second."""
@@ -108,8 +116,14 @@ def _steps(m: Measured, scratch: Scratch, seconds: float) -> Iterator[Callable[[
     each = 0.8 * seconds / (12 * len(SIZES))
     for size in SIZES:
         yield lambda size=size: _buffered(m, scratch, size, each)  # type: ignore[misc]
+        yield lambda: _moment(m, scratch, "overwrite", 0)
         if m.file_system.direct and size % m.file_system.direct_alignment == 0:
             yield lambda size=size: _direct(m, scratch, size, each)  # type: ignore[misc]
+            yield lambda: _moment(m, scratch, "direct_write", os.O_DIRECT)
+    if m.file_system.direct:  # again, because data that are written back meanwhile disturb them for seconds
+        for size in SIZES:
+            if size % m.file_system.direct_alignment == 0:
+                yield lambda size=size: _direct(m, scratch, size, each / 2)  # type: ignore[misc]
     yield lambda: _in_small_folios(m, scratch, each)
     yield lambda: _after_work(m, scratch)
     yield lambda: _copies(m, scratch, each)
@@ -120,7 +134,13 @@ def _steps(m: Measured, scratch: Scratch, seconds: float) -> Iterator[Callable[[
 
 
 def _keep(m: Measured, kind: str, size: int, times: Times) -> None:
-    m.costs.setdefault(kind, {})[size] = times
+    """Keep a result. Of two measurements of the same, the shorter times count: disturbances only add."""
+    earlier = m.costs.setdefault(kind, {}).get(size, Times(math.inf, math.inf, 0))
+    m.costs[kind][size] = Times(
+        min(earlier.cpu_s, times.cpu_s),
+        min(earlier.wall_s, times.wall_s),
+        earlier.repetitions + times.repetitions,
+    )
 
 
 def _buffered(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None:
@@ -228,6 +248,14 @@ def _direct(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None:
         for kind, write in (("direct_write", True), ("direct_read", False)):
             of_kind = repeat(lambda n, write=write: transfer(file, write, size, some(n)), budget_s)  # type: ignore[misc]
             _keep(m, kind, size, of_kind)
+
+
+def _moment(m: Measured, scratch: Scratch, kind: str, flags: int) -> None:
+    """Measure a loop that was measured before, to see how much the machine itself changes."""
+    at = offsets(_MOMENT_BYTES)[:_MOMENT_WRITES]
+    with scratch.open(flags) as file:
+        times = repeat(lambda _: transfer(file, True, _MOMENT_BYTES, at), SECONDS, _MOMENT_TIMES)
+    m.moments.setdefault(kind, []).append(times.cpu_s)
 
 
 def _timed(work: Callable[[], object], count: int) -> tuple[float, float, int]:
