@@ -17,6 +17,8 @@ from pagelens.units import format_binary_size, format_share, format_size, format
 
 _MOST_DOTS = 20_000
 _MOST_FILES = 8
+_BAR, _LEGEND_LINE = 0.28, 0.17  # inches
+_NAME_LETTERS = 28
 _MOST_THREADS = 12
 
 
@@ -73,7 +75,9 @@ def _sizes(frame: pl.DataFrame) -> Drawing:
         axes.set_xticks(at, [format_binary_size(2 ** int(each)) for each in at], fontsize=7)
         axes.set_xlabel("size of an operation, from")
         axes.set_ylabel("seconds")
-        axes.legend(frameon=False)
+        if at.size:
+            axes.set_xlim(at.min() - 2, at.max() + 2)  # a single bar is no wider than others
+        axes.legend(frameon=False, fontsize=7, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0))
         return figure
 
     return drawing(
@@ -94,7 +98,8 @@ def _waits(frame: pl.DataFrame, recording: Recording) -> Drawing:
     first = files.head(_MOST_FILES)["file"].to_list()
 
     def draw() -> Figure:
-        figure = Figure((WIDTH, 0.9 + 0.28 * threads.height), layout="constrained")
+        room = max(_BAR * threads.height, _LEGEND_LINE * (len(first) + 1))
+        figure = Figure((WIDTH, 0.9 + room), layout="constrained")
         axes = figure.add_subplot()
         left = np.zeros(threads.height)
         for number, file in enumerate([*first, None]):
@@ -105,12 +110,12 @@ def _waits(frame: pl.DataFrame, recording: Recording) -> Drawing:
             )  # fmt: skip
             seconds = total["wall_ns"].fill_null(0).to_numpy() / 1e9
             if seconds.sum() > 0:
-                name = "other files" if file is None else recording.header.files[file].path[-28:]
+                name = "other files" if file is None else _end(recording.header.files[file].path)
                 axes.barh(np.arange(threads.height), seconds, left=left, color=_colour(number), label=name)
             left = left + seconds
         labels = [str(row[1]) for row in threads.select("process", "thread").iter_rows()]
         axes.set_yticks(np.arange(threads.height), labels, fontsize=7)
-        axes.invert_yaxis()
+        axes.set_ylim(room / _BAR - 0.5, -0.5)
         axes.set_xlabel("seconds in operations")
         axes.set_ylabel("thread")
         axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -119,6 +124,11 @@ def _waits(frame: pl.DataFrame, recording: Recording) -> Drawing:
     return drawing(
         "io-waits", "Which thread waits for which file", "Recorded wall time of operations, by file.", draw
     )
+
+
+def _end(path: str) -> str:
+    """Return the end of a path, which tells files apart."""
+    return path if len(path) <= _NAME_LETTERS else f"...{path[3 - _NAME_LETTERS :]}"
 
 
 def _colour(number: int) -> str:

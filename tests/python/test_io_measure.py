@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from pagelens.cli.commands.io import _machine_with_io
 from pagelens.cli.text.measure_io import render_io
 from pagelens.errors import UsageError
 from pagelens.host.system import System
+from pagelens.io.importers.builder import RecordingBuilder
+from pagelens.io.recording import Header
 from pagelens.machine import parse_machine
 from pagelens.machine.io import Costs
+from pagelens.measure import files
 from pagelens.measure.files import session, system
 from pagelens.measure.files.machine_file import file_with_io
 
@@ -94,3 +98,23 @@ def test_tables_that_make_no_sense_are_refused(rows: str, why: str) -> None:
     io = f'{system}write = {{ value = {rows}, source = "x" }}\n'
     with pytest.raises(UsageError, match=why):
         parse_machine((MACHINE + io).encode(), "it")
+
+
+@pytest.mark.parametrize("spread", ["", 'spread = { value = 1.1, source = "x" }\n'])
+def test_what_an_earlier_version_measured_is_measured_again(
+    spread: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file lacks tables, such as that of copies by the kernel."""
+    (kept := tmp_path / "kept.toml").write_text(
+        f'{MACHINE}[io]\nfile_system = {{ value = "ext4", source = "x" }}\n'
+        f'write = {{ value = [["4 KiB", "4 us", "4 us"]], source = "x" }}\n{spread}'
+    )
+    monkeypatch.setattr(files, "kept_file", lambda _: kept)
+    monkeypatch.setattr(files, "measure_folder", lambda *_: pytest.fail("measured", pytrace=False))
+    builder = RecordingBuilder(Header(source="recorder"), [])
+    builder.add("write", file=builder.file(str(kept)), size=1, result=1, wall_ns=1)
+    if spread:
+        assert _machine_with_io(None, builder.build(), True).name == "it"
+    else:
+        with pytest.raises(pytest.fail.Exception, match="measured"):
+            _machine_with_io(None, builder.build(), True)

@@ -199,7 +199,8 @@ def _machine_with_io(name: str | None, recording: Recording, quiet: bool) -> Mac
         except UsageError:
             pass
         else:
-            if machine.io is not None:
+            # Earlier versions measured less.
+            if machine.io is not None and machine.io.spread is not None:
                 _say(f"{kept} says what operations take; `pagelens measure io` renews it")
                 return machine
     with progress_bar(quiet, f"series on {folder}") as bar:
