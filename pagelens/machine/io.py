@@ -203,7 +203,7 @@ class Io(Table):
     spread: Sourced[PositiveFloat] | None = Field(
         default=None,
         description="the longest over the shortest processor time of one and the same loop, at different "
-        "moments of the measurement",
+        "moments of the measurement, without the worst of eight",
     )
     dirty_limit: Sourced[Bytes] | None = Field(
         default=None, description="data that buffered writes may leave unwritten before they have to wait"

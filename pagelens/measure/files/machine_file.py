@@ -79,7 +79,7 @@ def _values(m: Measured) -> dict[str, dict[str, object]]:
     source("writers_together", round(m.writers_together, 3), f"{_HERE}: all on one core")
     if m.moments:
         count = min(map(len, m.moments.values()))
-        source("spread", round(m.spread, 3), f"{_HERE}: writes of 64 KiB at {count} moments")
+        source("spread", round(m.spread, 3), f"{_HERE}: the same loops at {count} moments")
     if of.dirty_limit:
         source("dirty_limit", size_text(of.dirty_limit), "/proc/sys/vm and /proc/meminfo")
     if of.read_ahead:

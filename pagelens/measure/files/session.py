@@ -34,10 +34,17 @@ from pagelens.measure.files.system import FileSystem, read_file_system
 SIZES = (512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB)
 SECONDS = 30.0  # default time of a measurement
 LEAST_BYTES = 3 * FILE_BYTES  # of free space
-_MOMENT_BYTES, _MOMENT_WRITES, _MOMENT_TIMES = 64 << 10, 256, 7  # of the loop that is repeated later
 _NEW = "-new"  # the file that becomes longer
 _OLD = "-old"  # the file that was written 4 KiB at a time
 _OLD_BYTES = 64 * MIB
+# Loops that are repeated at several moments: the file, the flags, the size and the number of writes. The new
+# file needs memory, which the host of a guest may have to provide.
+_MOMENTS = {
+    "overwrite": ("", 0, 64 << 10, 256),
+    "write": (_NEW, 0, 4 * MIB, 16),
+    "direct_write": ("", os.O_DIRECT, 64 << 10, 256),
+}
+_MOMENT_TIMES = 5  # repetitions
 _WORK = (0, 4 << 10, 64 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB)  # bytes that a program touches between
 _WORK_TRANSFER, _WORK_TRANSFERS = 4096, (20, 200)  # bytes of a transfer; the fewest and the most
 _WORK_IN_ALL = 1024 * MIB
@@ -71,8 +78,12 @@ class Measured:
 
     @property
     def spread(self) -> float:
-        """The longest over the shortest time that the same loop took at different moments."""
-        return max((max(times) / min(times) for times in self.moments.values()), default=1.0)
+        """The longest over the shortest time that the same loop took at different moments.
+
+        Of eight moments, the worst one does not count, because it may be a single disturbance.
+        """
+        of = (sorted(times) for times in self.moments.values())
+        return max((times[-1 - len(times) // len(SIZES)] / times[0] for times in of), default=1.0)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result by name, with times in seconds and rates in bytes a second."""
@@ -117,10 +128,11 @@ def _steps(m: Measured, scratch: Scratch, seconds: float) -> Iterator[Callable[[
     each = 0.8 * seconds / (12 * len(SIZES))
     for size in SIZES:
         yield lambda size=size: _buffered(m, scratch, size, each)  # type: ignore[misc]
-        yield lambda: _moment(m, scratch, "overwrite", 0)
+        yield lambda: _moment(m, scratch, "overwrite")
+        yield lambda: _moment(m, scratch, "write")
         if m.file_system.direct and size % m.file_system.direct_alignment == 0:
             yield lambda size=size: _direct(m, scratch, size, each)  # type: ignore[misc]
-            yield lambda: _moment(m, scratch, "direct_write", os.O_DIRECT)
+            yield lambda: _moment(m, scratch, "direct_write")
     if m.file_system.direct:  # again, because data that are written back meanwhile disturb them for seconds
         for size in SIZES:
             if size % m.file_system.direct_alignment == 0:
@@ -251,12 +263,19 @@ def _direct(m: Measured, scratch: Scratch, size: int, budget_s: float) -> None:
             _keep(m, kind, size, of_kind)
 
 
-def _moment(m: Measured, scratch: Scratch, kind: str, flags: int) -> None:
+def _moment(m: Measured, scratch: Scratch, kind: str) -> None:
     """Measure a loop that was measured before, to see how much the machine itself changes."""
-    at = offsets(_MOMENT_BYTES)[:_MOMENT_WRITES]
-    with scratch.open(flags) as file:
-        times = repeat(lambda _: transfer(file, True, _MOMENT_BYTES, at), SECONDS, _MOMENT_TIMES)
-    m.moments.setdefault(kind, []).append(times.cpu_s)
+    name, flags, size, writes = _MOMENTS[kind]
+
+    def once(_: int) -> tuple[float, float, int]:
+        if name:
+            os.ftruncate(file, 0)
+        return transfer(file, True, size, range(0, size * writes, size))
+
+    with scratch.open(flags, name) as file:
+        m.moments.setdefault(kind, []).append(repeat(once, SECONDS, _MOMENT_TIMES).cpu_s)
+    if name:
+        scratch.remove(name)
 
 
 def _timed(work: Callable[[], object], count: int) -> tuple[float, float, int]:
