@@ -31,6 +31,7 @@ LEAST_BYTES, MOST_BYTES = 32 * MIB, 4096 * MIB  # of a file
 _MOUNT, _FILE = "/lab/slow", "/lab/slow/file"
 _MODULES = ("crc32c_generic", "ext4", "virtio_pci", "virtio_blk")
 _MEMORY = 1 << 30
+_MOST_TIMES, _QUICK_S = 3, 5.0  # of writing a file
 _SPARE = 64 * MIB  # of the disk, for the file system
 _BUSY = slice(0, 3)  # of the first line of /proc/stat: user, nice, system; the interrupts follow later
 _INTERRUPTS = slice(5, 7)
@@ -81,7 +82,7 @@ def write_in_guest(
             for number, (request, direct) in enumerate((r, d) for d in (False, True) for r in REQUESTS):
                 if progress is not None:
                     progress(number, 2 * len(REQUESTS))
-                written.append(_write(guest, file_bytes, request, direct))
+                written.append(_write_again(guest, file_bytes, request, direct))
     return list(predicted(written, file_bytes, disk_rate))
 
 
@@ -100,6 +101,17 @@ def predicted(written: list[Written], file_bytes: int, disk_rate: float) -> Iter
                 time = max(time, file_bytes / disk_rate)
             given = each.request in GIVEN
             yield Written(each.request, direct, each.seconds, each.busy, None if given else time)
+
+
+def _write_again(guest: Guest, file_bytes: int, request: int, direct: bool) -> Written:
+    """Write the file up to three times if that is quick, and return the shortest time.
+
+    The emulator shares the host's processors, so other programs make single times longer.
+    """
+    found: list[Written] = []
+    while len(found) < _MOST_TIMES and sum(each.seconds for each in found) < _QUICK_S:
+        found.append(_write(guest, file_bytes, request, direct))
+    return min(found, key=lambda each: each.seconds)
 
 
 def _write(guest: Guest, file_bytes: int, request: int, direct: bool) -> Written:

@@ -59,6 +59,16 @@ def test_busy_time_is_all_but_idle_and_waiting() -> None:
             slow_core._parsed(damaged, 4096, direct=False)
 
 
+@pytest.mark.parametrize(("took", "wanted", "times"), [((2.5, 0.5, 9), 0.5, 3), ((6, 1), 6, 1)])
+def test_other_programs_make_a_quick_file_no_longer(
+    took: tuple[float, ...], wanted: float, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = list(took)
+    monkeypatch.setattr(slow_core, "_write", lambda *_: Written(4096, True, left.pop(0), 1.0))
+    assert slow_core._write_again(None, FILE, 4096, True).seconds == wanted  # type: ignore[arg-type]
+    assert len(took) - len(left) == times
+
+
 def test_sizes_out_of_range_are_refused() -> None:
     for size in (0, 8 * MIB, 40 * MIB, 8192 * MIB):
         with pytest.raises(UsageError, match="multiple of 16 MiB from"):
