@@ -31,7 +31,7 @@ SYNC, OPENING, CREATING, CALL, QUEUED, OTHER = "sync", "opening", "creating", "c
 _NEAR = 128 << 10  # bytes further in a file that are still a sequence: the least that Linux reads ahead
 _MOST_PAGES = 1 << 23  # looked at one by one; if there are more, several count as one
 _WAITED_NS = 20_000  # a read that waited so long was not in the page cache, where nothing else says
-_DONTNEED = 4
+_DONTNEED, _RANDOM, _ORDERS = 4, 1, (0, 1, 2)  # of posix_fadvise: normal, random, sequential
 _QUEUE = (*kinds.QUEUED, KINDS["submit"], KINDS["await"])
 _CALLS = tuple(KINDS[name] for name in ("seek", "dup", "setfl", "advise", "readahead", "close"))
 
@@ -73,7 +73,8 @@ def made_direct(frame: pl.DataFrame, where: NDArray[np.bool_]) -> pl.DataFrame:
 
 def with_paths(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the operations with the shares of reads that are not cached, and the paths that follow."""
-    return frame.with_columns(cold_share=_cold_share(frame)).with_columns(path=_path())
+    frame = frame.with_columns(cold_share=_cold_share(frame))
+    return frame.with_columns(continues=_continues(frame)).with_columns(path=_path())
 
 
 def _path() -> pl.Expr:
@@ -86,7 +87,7 @@ def _path() -> pl.Expr:
         .then(pl.when(pl.col("new_share") > 0).then(pl.lit(WRITE)).otherwise(pl.lit(OVERWRITE)))
         .when(pl.col("cold_share") <= 0)
         .then(pl.lit(READ))
-        .when(pl.col("follows"))
+        .when(pl.col("follows") | pl.col("continues"))
         .then(pl.lit(COLD_READ))
         .otherwise(pl.lit(SCATTERED_READ))
     )
@@ -213,23 +214,67 @@ def _cold_share(frame: pl.DataFrame) -> pl.Series:
     return pl.Series("cold_share", share * np.where(again, 1.0, frame["uncached"].to_numpy()))
 
 
-def _first_touches(frame: pl.DataFrame, at: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return for each operation the share of its pages that no earlier one touched."""
+def _continues(frame: pl.DataFrame) -> pl.Series:
+    """Return which reads that are not cached continue what is in the page cache before them.
+
+    A program can read several sequences of a file in turn. Linux then reads ahead all the same, if more
+    pages than the read has are in the page cache right before it (mm/readahead.c, page_cache_sync_ra). It
+    does not if the program has announced reads in random order.
+    """
+    found = np.zeros(frame.height, np.bool_)
+    advised = pl.when((pl.col("kind") == KINDS["advise"]) & pl.col("flags").is_in(_ORDERS)).then("flags")
+    random = frame.select(advised.forward_fill().over("file").fill_null(0) == _RANDOM).to_series().to_numpy()
+    lone = (frame["cold_share"].to_numpy() > 0) & ~frame["follows"].to_numpy() & ~random
+    kinds = frame["kind"].to_numpy()
+    moved = (frame["bytes"].to_numpy() > 0) & ~frame["direct"].to_numpy() & (frame["offset"].to_numpy() >= 0)
+    at = np.flatnonzero(moved & np.isin(kinds, (KINDS["read"], KINDS["write"], KINDS["copy"])))
+    if not lone.any() or not at.size:
+        return pl.Series("continues", found)
+    touched = _touched(frame, at)
+    first_touch = touched.group_by("file", "life", "page").agg(pl.col("operation").min().alias("by"))
+    page = 4096 << int(touched["doublings"][0])
+    offset, size = frame["offset"].to_numpy()[lone], frame["bytes"].to_numpy()[lone]
+    first = offset // page
+    found[lone] = True
+    for back in (np.ones_like(first), (offset + size - 1) // page - first + 2):  # the ends of this range
+        wanted = pl.DataFrame(
+            {"file": frame["file"].to_numpy()[lone], "life": _lives(frame)[lone], "page": first - back}
+        )
+        by = wanted.join(first_touch, on=["file", "life", "page"], how="left", maintain_order="left")["by"]
+        found[lone] &= by.fill_null(frame.height).to_numpy() < np.flatnonzero(lone)
+    return pl.Series("continues", found)
+
+
+def _touched(frame: pl.DataFrame, at: NDArray[np.int64]) -> pl.DataFrame:
+    """Return a row for each page that each of these operations touches.
+
+    If there are too many pages, several count as one: `doublings` says how often their size was doubled.
+    """
     offset, size = (frame[name].to_numpy()[at] for name in ("offset", "bytes"))
-    page = 4096
-    while int((size // page + 1).sum()) > _MOST_PAGES:
-        page *= 2
+    doublings = 0
+    while int((size // (4096 << doublings) + 1).sum()) > _MOST_PAGES:
+        doublings += 1
+    page = 4096 << doublings
     first, count = offset // page, (offset + size - 1) // page - offset // page + 1
-    life = _lives(frame)[at]
     which = np.repeat(np.arange(at.size), count)
     pages = np.arange(which.size) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
-    keys = np.stack((frame["file"].to_numpy()[at][which], life[which], pages), axis=1)
-    order = np.lexsort((which, pages, keys[:, 1], keys[:, 0]))
-    sorted_keys = keys[order]
-    is_first = np.ones(which.size, np.bool_)
-    is_first[1:] = (sorted_keys[1:] != sorted_keys[:-1]).any(axis=1)
-    fresh = np.bincount(which[order][is_first], minlength=at.size)
-    return np.asarray(fresh / count, np.float64)
+    return pl.DataFrame(
+        {
+            "file": frame["file"].to_numpy()[at][which],
+            "life": _lives(frame)[at][which],
+            "page": pages,
+            "operation": at[which],
+            "doublings": np.full(which.size, doublings, np.int8),
+        }
+    )
+
+
+def _first_touches(frame: pl.DataFrame, at: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return for each operation the share of its pages that no earlier one touched."""
+    touched = _touched(frame, at)
+    fresh = touched.unique(["file", "life", "page"], keep="first", maintain_order=True)
+    counts = [np.bincount(of["operation"].to_numpy(), minlength=frame.height)[at] for of in (fresh, touched)]
+    return np.asarray(counts[0] / counts[1], np.float64)
 
 
 def _lives(frame: pl.DataFrame) -> NDArray[np.int64]:

@@ -116,6 +116,23 @@ def test_new_files_that_removed_ones_slow_down_are_said(cpu_us: int, said: bool)
     assert any("New files took 210 us each, where 10 us were measured" in note for note in notes) == said
 
 
+def test_sequences_that_are_read_in_turn_are_read_ahead() -> None:
+    """The kernel sees that the pages before a read are in the page cache."""
+    far = 1000 * PAGE
+    turns = [transfer("read", n * PAGE + start) for n in range(5) for start in (far, 5 * far)]
+    alone = [transfer("read", n * PAGE) for n in (300, 301, 500, 303)]
+    file = {"bytes": 1 << 30, "cached_bytes": 0}
+    assert paths_of(turns, **file) == [*["scattered_read"] * 4, *["cold_read"] * 6]
+    assert paths_of(alone, **file) == ["scattered_read", "cold_read", "scattered_read", "scattered_read"]
+    # fadvise(RANDOM) ends that.
+    assert paths_of([{"kind": "advise", "flags": 1}, *turns], **file) == ["call", *["scattered_read"] * 10]
+    assert paths_of([{"kind": "advise", "flags": 0}, *turns], **file)[5:] == ["cold_read"] * 6
+    # What was written directly is not in the page cache.
+    written = [transfer("write", n * PAGE + far, direct=True) for n in range(20)]
+    again = [transfer("read", n * PAGE + start) for n in range(3) for start in (far + 10 * PAGE, 5 * far)]
+    assert paths_of([*written, *again], **file)[20:] == [*["scattered_read"] * 4, *["cold_read"] * 2]
+
+
 def slow_first_touches(operations: list[tuple[str, int, int]]) -> list[float]:
     """Page by page: the share of the pages of each read that nothing has touched before."""
     seen: set[int] = set()
