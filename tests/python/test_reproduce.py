@@ -123,6 +123,24 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_the_page_of_results_takes_each_study_from_the_last_folder_that_has_it(tmp_path: Path) -> None:
+    first, again, page = tmp_path / "first", tmp_path / "again", tmp_path / "page.md"
+    for folder in (first, again):
+        folder.mkdir()
+    reproduce(first, study("hpccg", row()), study("dgemm", row()))
+    reproduce(again, study("dgemm", row(holds=False)))
+    script = Path(__file__).parents[2] / "scripts" / "reproduce_table.py"
+    subprocess.run([sys.executable, script, first, again, "--output", page], check=True)
+    text = page.read_text()
+    assert "2 predicted claims **1 hold, 1 do not**" in " ".join(text.split())
+    verdicts = [text.index(f"| Title of {line} | 0 | no |") for line in ("dgemm | 0 | 1", "hpccg | 1 | 0")]
+    assert verdicts == sorted(verdicts)
+    assert verdicts[-1] < text.index("![reproduce-all-claims.svg]") < text.index("## Title of")
+    assert {path.name for path in tmp_path.glob("*.svg")} == {
+        "reproduce-all-claims.svg", "reproduce-dgemm-figure.svg", "reproduce-hpccg-figure.svg",
+    }  # fmt: skip
+
+
 def test_the_json(tmp_path: Path) -> None:
     found = reproduce(tmp_path, study("one", row(), row(Kind.INPUT, None)), seed=7).to_json()
     assert found["version"] == 3
