@@ -36,7 +36,9 @@ def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(session, "SIZES", (1, 2, 3, 4))
     assert measured.spread == 1.5  # the worst of as many moments as there are sizes does not count
     assert list(tmp_path.iterdir()) == []
-    assert max(map(len, render_io(io, tmp_path, measured.notes))) <= 80
+    shown = list(render_io(io, tmp_path, measured.notes))
+    assert max(map(len, shown)) <= 80
+    assert f"took up to {io.spread.value:.2g} times as long" in " ".join(shown)
     assert json.loads(json.dumps(measured.to_json()))["schema"] == "pagelens measure io"
 
 

@@ -62,6 +62,8 @@ def _singles(io: Io) -> str:
             f"{io.writers.value} writers write {io.writers_apart.value:.2g} times what one does, and on one "
             f"core {io.writers_together.value:.2g} times"
         )
+    if io.spread:
+        parts.append(f"the same loop took up to {io.spread.value:.2g} times as long at another moment")
     if io.direct_write is None:
         parts.append("there are no direct operations")
     elif io.direct_copies and io.direct_copies.value:
