@@ -55,10 +55,9 @@ def conclude(
             sentences=[
                 *far_off(timed, program.share_seen),
                 *_coverage(program, simulated),
-                f"Page placement does not matter for this program on {_a(where)} node: the node's history "
-                f"changes its time by at most {100 * (most - 1):.1f}%, and no remedy saves more than that.",
+                _no_effect(where, most, remedies),
                 *(bounded := _bounded(bounds)),
-                "To make it faster, look elsewhere.",
+                *([] if _any_unsure(remedies) else ["To make it faster, look elsewhere."]),
                 *_where_it_lies(machine),
                 *_unknown(remedies, base.nodes),
                 *_harm(remedies),
@@ -81,6 +80,24 @@ def conclude(
     sentences += [*_unknown(remedies, base.nodes), *_harm(remedies), *_rare(base.nodes)]
     sentences += [*_assumed(assumptions, remedies), *beside(timed, program.share_seen)]
     return Conclusion(placement_matters=True, sentences=sentences)
+
+
+def _no_effect(where: str, most: float, remedies: Sequence[RemedyGain]) -> str:
+    """Say that nothing was found to change the time by more than the factor `most`."""
+    history = f"the node's history changes its time by at most {100 * (most - 1):.1f}%"
+    if _any_unsure(remedies):
+        return (
+            f"No effect of page placement was found for this program on {_a(where)} node: {history}. Whether "
+            "a remedy helps stays open."
+        )
+    return (
+        f"Page placement does not matter for this program on {_a(where)} node: {history}, and no remedy "
+        "saves more than that."
+    )
+
+
+def _any_unsure(remedies: Sequence[RemedyGain]) -> bool:
+    return any(remedy.verdict == "unsure" for remedy in remedies)
 
 
 def _bounded(bounds: BoundsRecord) -> list[str]:

@@ -8,7 +8,14 @@ import pytest
 import synthetic
 
 from pagelens.explain import explain
-from pagelens.explain.conclusion import _size, _why_fresh_is_slower, advice, interaction_in_words, other_order
+from pagelens.explain.conclusion import (
+    _no_effect,
+    _size,
+    _why_fresh_is_slower,
+    advice,
+    interaction_in_words,
+    other_order,
+)
 from pagelens.explain.model import Explanation
 
 
@@ -139,6 +146,14 @@ def test_where_placement_does_not_matter_that_is_all_that_is_said() -> None:
     elsewhere, rare = found.sentences[1:]
     assert elsewhere == "To make it faster, look elsewhere."
     assert rare.startswith("Rare slow nodes may be missing here: ")
+
+
+def test_what_stays_open_is_not_said_to_make_no_difference(explanation: Explanation) -> None:
+    unsure = explanation.remedies[0].model_copy(update={"verdict": "unsure"})
+    decided = unsure.model_copy(update={"verdict": "none"})
+    says = [_no_effect("Cori KNL", 1.004, remedies) for remedies in ([unsure], [decided], [])]
+    assert ["no remedy saves more" in text for text in says] == [False, True, True]
+    assert says[0].endswith("Whether a remedy helps stays open.")
 
 
 def test_a_machine_has_the_article_of_its_name() -> None:
