@@ -1,9 +1,12 @@
 #include "core/machine/huge_array.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace pagelens {
 namespace {
@@ -76,12 +79,35 @@ HugeBlock map_fresh(std::size_t bytes) {
     return {begin + before, bytes, true};
 }
 
+// Whether any small page of a huge one is in memory or in swap, as far as `pages`, which is
+// /proc/self/pagemap, can say (Linux, Documentation/admin-guide/mm/pagemap.rst).
+bool touched(int pages, const std::uint8_t* huge_page) {
+    constexpr std::size_t small_page = 4096;
+    constexpr std::uint64_t present_or_swapped = std::uint64_t{3} << 62;
+    std::array<std::uint64_t, HugeBlock::page / small_page> words{};
+    const auto first = reinterpret_cast<std::uintptr_t>(huge_page) / small_page;
+    const ssize_t got =
+        pread(pages, words.data(), sizeof words, static_cast<off_t>(first * sizeof words[0]));
+    if (got != static_cast<ssize_t>(sizeof words)) return true;
+    return std::ranges::any_of(words,
+                               [](std::uint64_t word) { return (word & present_or_swapped) != 0; });
+}
+
 }  // namespace
 
 HugeBlock HugeBlock::take(std::size_t bytes) {
     const std::size_t whole = whole_pages(bytes == 0 ? 1 : bytes);
     const HugeBlock found = kept().take(whole);
     return found.memory != nullptr ? found : map_fresh(whole);
+}
+
+void HugeBlock::clear() const {
+    // mincore() would call pages in swap untouched.
+    const int pages = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    auto* const begin = static_cast<std::uint8_t*>(memory);
+    for (std::size_t from = 0; from < bytes; from += page)
+        if (touched(pages, begin + from)) std::memset(begin + from, 0, page);
+    if (pages >= 0) close(pages);
 }
 
 void HugeBlock::give_back(HugeBlock block) {

@@ -1,8 +1,10 @@
 // Blocks of huge pages that a thread keeps for its next replay.
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <span>
+#include <vector>
 
 #include "core/machine/huge_array.hpp"
 
@@ -54,4 +56,21 @@ TEST_CASE("what is kept is given up before memory is said not to suffice") {
     HugeBlock::give_back(HugeBlock::take(bytes));
     forget_kept_blocks();
     CHECK(HugeBlock::take(bytes).fresh);
+}
+
+TEST_CASE("of a block that was in use, pages that nobody touched are left alone") {
+    forget_kept_blocks();
+    constexpr std::size_t large = 64 * HugeBlock::page;
+    const std::size_t touched[] = {0, 5 * HugeBlock::page + 4096 * 511, large - 1};
+    {
+        HugeArray array(large);
+        for (const std::size_t at : touched) array.data()[at] = 7;
+    }
+    HugeArray array(large);
+    std::vector<unsigned char> resident(large / 4096);
+    REQUIRE(mincore(array.data(), large, resident.data()) == 0);
+    CHECK(std::ranges::count_if(resident, [](unsigned char page) { return (page & 1) != 0; }) <=
+          3 * 512);
+    for (const std::size_t at : touched) CHECK(array.data()[at] == 0);
+    CHECK(std::ranges::count(std::span(array.data(), large), 0) == large);
 }
