@@ -223,9 +223,28 @@ void register_survey(nb::module_& m) {
                 return view(std::span(nb::cast<const Survey&>(self).phase_order), self);
             },
             "Phases as they begin in the run, uint32.")
+        .def_prop_ro(
+            "phase_instructions",
+            [](nb::handle_t<Survey> self) {
+                return view(std::span(nb::cast<const Survey&>(self).phase_instructions), self);
+            },
+            "Instructions of all threads, uint64 [phase].")
+        .def_prop_ro(
+            "phase_lines",
+            [](nb::handle_t<Survey> self) {
+                return view(std::span(nb::cast<const Survey&>(self).phase_lines), self);
+            },
+            "Lines that passed the tracer's filter, uint64 [phase].")
         .def_ro("instructions", &Survey::instructions, "Of each thread.")
         .def_ro("peak_pages", &Survey::peak_pages)
         .def_ro("file_pages", &Survey::file_pages)
+        .def_prop_ro(
+            "cached_pages",
+            [](nb::handle_t<Survey> self) {
+                return view(std::span(nb::cast<const Survey&>(self).cached_pages), self);
+            },
+            "Pages of the page cache by their indices in programs, uint64: 2^36 times the number "
+            "of the file, and the page in it.")
         .def_ro("lines_fetched", &Survey::lines_fetched)
         .def_ro("lines_of_zero_page", &Survey::lines_of_zero_page)
         .def_ro("lines_stored", &Survey::lines_stored)
@@ -357,6 +376,18 @@ void register_accesses(nb::module_& m) {
         .def_prop_ro("producer", [](const TraceReader& t) { return t.header().producer; })
         .def_prop_ro("program", [](const TraceReader& t) { return t.header().program; })
         .def_prop_ro("arguments", [](const TraceReader& t) { return t.header().arguments; })
+        .def_prop_ro(
+            "bound", [](const TraceReader& t) { return t.header().bound; },
+            "Where the process could run (TraceHeader::bound); empty: unknown.")
+        .def_prop_ro(
+            "files",
+            [](const TraceReader& t) {
+                std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> files;
+                for (const FileDefinition& file : t.files())
+                    files.emplace_back(file.number, file.device, file.inode);
+                return files;
+            },
+            "Number, device and inode of each mapped file.")
         .def_prop_ro(
             "exact_for",
             [](const TraceReader& t) {

@@ -2,16 +2,11 @@
 
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "core/address/units.hpp"
 
 namespace pagelens {
-
-namespace {
-
-constexpr unsigned file_bits = 36;  // of the number of a page in its file: files up to 256 TiB
-
-}  // namespace
 
 std::optional<FileMapping> parse_mapping(const std::string& text) {
     if (text.find('/') == std::string::npos) return std::nullopt;
@@ -23,6 +18,7 @@ std::optional<FileMapping> parse_mapping(const std::string& text) {
         inode >> std::ws;
     if (!in || dash != '-') return std::nullopt;
     std::getline(in, mapping.path);
+    mapping.shared = perms.find('s') != std::string::npos;
     return mapping;
 }
 
@@ -53,7 +49,13 @@ std::optional<std::uint64_t> PageCacheNumbers::number(const struct stat& file,
     if (!S_ISREG(file.st_mode) || page >> file_bits != 0) return std::nullopt;
     const std::lock_guard lock(mutex_);
     const auto [known, is_new] = files_.try_emplace({file.st_dev, file.st_ino}, files_.size());
+    if (is_new) new_.push_back({known->second, file.st_dev, file.st_ino});
     return known->second << file_bits | page;
+}
+
+std::vector<FileDefinition> PageCacheNumbers::take_new() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(new_, {});
 }
 
 }  // namespace pagelens

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/accesses/event.hpp"
+#include "core/accesses/trace_format.hpp"
 
 namespace pagelens {
 
@@ -19,6 +20,7 @@ namespace pagelens {
 struct FileMapping {
     std::uint64_t begin, end, offset;  // bytes
     std::string path;
+    bool shared = false;
 };
 
 std::optional<FileMapping> parse_mapping(const std::string& text);
@@ -32,12 +34,15 @@ class PageCacheNumbers {
     // Returns the page at byte `offset` of a file, or nothing if that is not a regular file.
     std::optional<std::uint64_t> of_descriptor(int descriptor, std::uint64_t offset);
     std::optional<std::uint64_t> of_path(const std::string& path, std::uint64_t offset);
+    // Returns the files that were numbered since the last call.
+    std::vector<FileDefinition> take_new();
 
   private:
     std::optional<std::uint64_t> number(const struct stat& file, std::uint64_t offset);
 
     std::mutex mutex_;
     std::map<std::pair<dev_t, ino_t>, std::uint64_t> files_;  // the how-manieth
+    std::vector<FileDefinition> new_;
 };
 
 }  // namespace pagelens

@@ -32,6 +32,7 @@ const struct {
     {"wide_reads", &Options::wide_reads},
     {"any_tlb", &Options::any_tlb},
     {"code_after", &Options::code_after},
+    {"bound", &Options::bound},
     {"program", &Options::program},
 };
 

@@ -24,6 +24,7 @@ struct Options {
     // DynamoRIO: executions after which a block gets code of its own (DrainCode); 0: it never does.
     // Making the code takes about as long as it saves in so many executions.
     std::uint64_t code_after = 1024;
+    std::string bound;          // TraceHeader::bound
     std::uint64_t program = 1;  // which one of its process: exec keeps the process id
 };
 

@@ -19,6 +19,11 @@ Event pages(EventKind kind, std::uint64_t address, std::uint64_t bytes, std::uin
     return Event{kind, first, last - first, extra};
 }
 
+bool is_shared(std::uint64_t flags) {
+    const std::uint64_t type = flags & MAP_TYPE;
+    return type == MAP_SHARED || type == MAP_SHARED_VALIDATE;
+}
+
 // The kernel wrote the first `bytes` of these buffers.
 void vectors(const iovec* buffers, std::uint64_t count, std::uint64_t bytes,
              const std::function<void(const Event&)>& emit) {
@@ -39,7 +44,8 @@ void present_files(AddressSpace& space, const std::vector<FileMapping>& mappings
         if (mapping.begin < space.guest_base) continue;
         if (const auto first = space.page_cache.of_path(mapping.path, mapping.offset))
             emit(pages(EventKind::map_file, mapping.begin - space.guest_base,
-                       mapping.end - mapping.begin, *first));
+                       mapping.end - mapping.begin,
+                       *first | (mapping.shared ? shared_mapping : 0)));
     }
 }
 
@@ -54,7 +60,8 @@ void page_events(const SystemCall& call, std::int64_t result, AddressSpace& spac
             if (argument[3] & MAP_ANONYMOUS) break;
             if (const auto first =
                     space.page_cache.of_descriptor(static_cast<int>(argument[4]), argument[5]))
-                emit(pages(EventKind::map_file, value, argument[1], *first));
+                emit(pages(EventKind::map_file, value, argument[1],
+                           *first | (is_shared(argument[3]) ? shared_mapping : 0)));
             break;
         case nr::munmap:
             emit(pages(EventKind::unmap, argument[0], argument[1]));

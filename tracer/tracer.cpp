@@ -35,6 +35,7 @@ void Tracer::open_session() {
     header.exact_for.assign(filter_exact_for.begin(), filter_exact_for.end());
     header.page_filter = filter_page_shape(page_sets_used());
     header.producer = engine_.producer;
+    header.bound = options_.bound;
     if (!command_.empty()) {
         header.program = command_.front();
         header.arguments.assign(command_.begin() + 1, command_.end());

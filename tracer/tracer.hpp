@@ -107,6 +107,8 @@ class Tracer {
     void enter_phase(Vcpu& vcpu);
     void make_room(Vcpu& vcpu, std::size_t records);
     void submit(Vcpu& vcpu);
+    // Files are defined before the first event that names them.
+    void define_files();
     void sync(Vcpu& vcpu);
     void given_back(Vcpu& vcpu, const Event& event);
     void forget_pages(Vcpu& vcpu);

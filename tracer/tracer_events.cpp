@@ -103,9 +103,14 @@ void Tracer::know_files(Vcpu& vcpu) {
     std::vector<FileMapping> mappings = read_mappings("/proc/self/maps");
     std::erase_if(mappings, [this](const FileMapping& m) { return engine_.owns(m.begin); });
     present_files(space_, mappings, [&](const Event& event) {
+        define_files();
         make_room(vcpu, event_words);
         vcpu.push(event);
     });
+}
+
+void Tracer::define_files() {
+    for (const FileDefinition& file : space_.page_cache.take_new()) session_->writer().define(file);
 }
 
 void Tracer::sync(Vcpu& vcpu) {
@@ -139,6 +144,7 @@ void Tracer::system_call_returned(Vcpu& vcpu, std::int64_t result) {
     page_events(call, result, space_, [&](const Event& event) {
         if (event.kind != EventKind::page_write && event.kind != EventKind::map_file)
             return given_back(vcpu, event);
+        if (event.kind == EventKind::map_file) define_files();
         make_room(vcpu, event_words);
         vcpu.push(event);
     });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/accesses/intervals.hpp"
+#include "core/accesses/trace_format.hpp"
 
 namespace pagelens {
 
@@ -32,13 +33,19 @@ class FileMappings {
     }
 
     // Returns 1 + the index of the page of the file's cache that `page` shows, or 0 if it shows
-    // none. Indices are given in the order in which pages are asked for.
-    std::uint32_t index_at(std::uint64_t page) {
+    // none. Once it is `written`, it shows its file only where the mapping is shared. Indices are
+    // given in the order in which pages are asked for.
+    std::uint32_t index_at(std::uint64_t page, bool written = false) {
         const Shown shown = shown_.at(page);
-        if (!shown.file) return 0;
-        const auto next = static_cast<std::uint32_t>(indices_.size() + 1);
-        return indices_.try_emplace(page + shown.distance, next).first->second;
+        const std::uint64_t cached = page + shown.distance;
+        if (!shown.file || (written && (cached & shared_mapping) == 0)) return 0;
+        const auto next = static_cast<std::uint32_t>(pages_.size() + 1);
+        const auto [index, is_new] = indices_.try_emplace(cached & ~shared_mapping, next);
+        if (is_new) pages_.push_back(index->first);
+        return index->second;
     }
+    // Returns the pages of the page cache that have an index, in the order of their indices.
+    [[nodiscard]] const std::vector<std::uint64_t>& pages() const { return pages_; }
 
   private:
     struct Range {
@@ -52,6 +59,7 @@ class FileMappings {
 
     Intervals<Shown> shown_;
     std::unordered_map<std::uint64_t, std::uint32_t> indices_;  // of the cache's pages
+    std::vector<std::uint64_t> pages_;                          // [index - 1]
 };
 
 }  // namespace pagelens

@@ -17,13 +17,17 @@ constexpr std::size_t most_threads = 1u << 12;  // that an op can name
 constexpr std::size_t batch_ops = 1u << 12;
 constexpr unsigned clock_shift = 12;  // below: the number of the process
 
+bool shows_file(const Op& op) {
+    return (op.kind() == OpKind::map_read || op.kind() == OpKind::map_write) && op.lines != 0;
+}
+
 // Returns for each page the index of the page of the page cache that it shows, `none` if it never
-// shows one, `mixed` if it shows several, or is also written, so that it must be a page of its own.
+// shows one, `mixed` if it shows several, or has a frame of its own at times.
 std::vector<std::uint32_t> files_of_pages(const Program& program) {
     std::vector<std::uint32_t> files(program.pages().size(), none);
     for_each_op(program, [&](const Op& op) {
-        if (op.kind() == OpKind::map_write) files[op.page] = mixed;
-        if (op.kind() != OpKind::map_read || op.lines == 0) return;
+        if (op.kind() == OpKind::map_write && op.lines == 0) files[op.page] = mixed;
+        if (!shows_file(op)) return;
         const auto file = static_cast<std::uint32_t>(op.lines - 1);
         std::uint32_t& known = files[op.page];
         known = known == none || known == file ? file : mixed;
@@ -235,8 +239,10 @@ class Job::Merged final : public Cursor {
         } else {
             op.page = member.pages[op.page];
         }
-        if (op.kind() == OpKind::map_read && op.lines != 0)
-            op.lines = std::uint64_t{member.process.files[op.lines - 1]} + 1;
+        if (shows_file(op))
+            op = make_op(OpKind::map_read, op.page,
+                         std::uint64_t{member.process.files[op.lines - 1]} + 1, op.object,
+                         op.thread);
         batch_.push_back(op);
     }
 

@@ -25,8 +25,9 @@ struct Process {
 // in lockstep. Processes meet where a phase begins, if the job has several phases: then all of them
 // must begin the same phases in the same order. One that has ended keeps nobody waiting.
 //
-// A page of the page cache that processes only read, and at one address each, is one page of the
-// job. It is translated as a page of the process that comes first.
+// A page of a file that processes read, or write through a shared mapping, is one page of the job
+// if it has one address in each of them. It is translated as a page of the process that comes
+// first. The kernel is taken to have cleared it before.
 //
 // Throws std::invalid_argument if there is no process, if a number is missing or too large, or if
 // the job has more threads than an op can name.

@@ -17,7 +17,9 @@ enum class OpKind : std::uint8_t {
     touch,         // no data moves; the page was used (TLBs only)
     map_read,      // first read of a page: `lines` is 1 + the index of the page-cache page that all
                    // copies of the program share; 0: anonymous memory, the kernel's one zero page
-    map_write,     // first write of a page: it needs a frame, which the kernel clears
+    map_write,     // first write of a page: it needs a frame, which the kernel clears. `lines` is
+                   // that of map_read if it goes to a page of a file, through a shared mapping:
+                   // copies have a file each, but processes of a job have one (job.hpp)
     unmap,   // munmap, brk, MADV_DONTNEED: `lines` pages from `page` on give their frames back
     phase,   // `page` is the index of the phase that begins
     skip,    // lines that are left out (core/replay/excerpt.hpp): `lines` is a count, of all ranks

@@ -29,13 +29,16 @@ struct PageRange {
 };
 
 struct Survey {
-    std::vector<SurveyedObject> objects;      // object 0 is the kernel's page clearing
-    std::vector<std::string> phases;          // phase 0 is "before any marker"
-    std::vector<std::uint32_t> phase_order;   // as they begin in the run
+    std::vector<SurveyedObject> objects;     // object 0 is the kernel's page clearing
+    std::vector<std::string> phases;         // phase 0 is "before any marker"
+    std::vector<std::uint32_t> phase_order;  // as they begin in the run
+    // [phase] instructions of all threads, and lines that passed the tracer's filter
+    std::vector<std::uint64_t> phase_instructions, phase_lines;
     std::vector<PageRange> first_writes;      // in order; neighbours in a row are one range
     std::vector<PageRange> large_blocks;      // by address; what ever overlapped is one
     std::vector<std::uint64_t> instructions;  // of each thread
     std::uint64_t peak_pages = 0;             // written, mapped at one time
+    std::vector<std::uint64_t> cached_pages;  // of the page cache, by their indices in programs
     std::uint64_t file_pages = 0;             // of the page cache, read through mappings of files
     std::uint64_t lines_fetched = 0;
     // The number of these lines in anonymous pages that the program had not yet written. The kernel

@@ -24,6 +24,8 @@ class Surveyor {
         : walk_(walk), moment_(moment_instructions) {
         result_.instructions.resize(reader.threads().size());
         result_.phases = walk.phases();
+        result_.phase_instructions.resize(result_.phases.size());
+        result_.phase_lines.resize(result_.phases.size());
         for (const ObjectOrigin& origin : walk.objects().origins())
             result_.objects.push_back({.origin = origin});
         result_.live = LiveCourse(result_.objects.size());
@@ -43,6 +45,7 @@ class Surveyor {
             result_.lines_stored += object.lines_stored;
         }
         result_.warnings = walk_.warnings();
+        result_.cached_pages = walk_.cached_pages();
         return std::move(result_);
     }
 
@@ -55,6 +58,7 @@ class Surveyor {
         const bool stored = kind == EventKind::write || kind == EventKind::first_store ||
                             kind == EventKind::stream_store;
         its.lines_fetched += fetched;
+        result_.phase_lines[phase_] += fetched || kind == EventKind::stream_store;
         const TracedPage& its_page = walk_.pages()[page];
         if (fetched && its_page.state != PageState::written && its_page.cached == 0)
             ++result_.lines_of_zero_page;
@@ -67,9 +71,7 @@ class Surveyor {
             owners_[page] = object;
             grow(object, page_bytes);
         }
-        result_.file_pages =
-            std::max(result_.file_pages, std::uint64_t{walk_.pages()[page].cached});
-        if (state != PageState::written) return;
+        if (state != PageState::written) return read_file(walk_.pages()[page].cached);
         result_.peak_pages = std::max(result_.peak_pages, ++resident_);
         const std::uint64_t number = walk_.pages()[page].number;
         auto& ranges = result_.first_writes;
@@ -86,7 +88,10 @@ class Surveyor {
         }
     }
 
-    void phase(unsigned phase, unsigned) { result_.phase_order.push_back(phase); }
+    void phase(unsigned phase, unsigned) {
+        phase_ = phase;
+        result_.phase_order.push_back(phase);
+    }
 
     void birth(ObjectIndex object, std::uint64_t address, std::uint64_t bytes) {
         death(address);
@@ -136,6 +141,7 @@ class Surveyor {
 
     void progress(unsigned thread, std::uint64_t instructions) {
         result_.instructions[thread] += instructions;
+        result_.phase_instructions[phase_] += instructions;
         executed_ += instructions;
         if (moment_ == 0 || executed_ < moment_) return;
         result_.live.end_moment();
@@ -143,6 +149,14 @@ class Surveyor {
     }
 
   private:
+    // Counts a page of the page cache once. 0: it is none.
+    void read_file(std::uint32_t cached) {
+        if (cached >= files_read_.size()) files_read_.resize(std::size_t{cached} + 1);
+        if (cached == 0 || files_read_[cached]) return;
+        files_read_[cached] = true;
+        ++result_.file_pages;
+    }
+
     static constexpr ObjectIndex unowned = 0;
 
     struct Block {
@@ -187,6 +201,8 @@ class Surveyor {
     const TraceWalk& walk_;
     Survey result_;
     std::uint64_t resident_ = 0;  // pages
+    std::vector<bool> files_read_;
+    unsigned phase_ = 0;
     const std::uint64_t moment_;
     std::uint64_t executed_ = 0;       // instructions of this moment
     std::vector<ObjectIndex> owners_;  // of each resident page without a block

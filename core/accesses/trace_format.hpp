@@ -31,6 +31,9 @@ struct TraceHeader {
     std::string producer;               // name and version of the tracer
     std::string program;
     std::vector<std::string> arguments;
+    // Where the process could run when it was traced, as four lists of numbers: its CPUs, all CPUs,
+    // the NUMA nodes of its CPUs, and those of all CPUs. Unknown if empty.
+    std::string bound{};
 };
 
 // Last chunk of a complete file.
@@ -69,6 +72,16 @@ struct PhaseDefinition {
     std::uint64_t id = 0;  // not 0: that is "before any marker"
     std::string name;
 };
+
+// A file whose pages the program mapped. Its pages are numbered from `number` << file_bits on.
+struct FileDefinition {
+    std::uint64_t number = 0;
+    std::uint64_t device = 0, inode = 0;  // what the kernel knows it by, until the machine restarts
+};
+inline constexpr unsigned file_bits = 36;  // of the number of a page in its file: up to 256 TiB
+// Added to the number of a page of the page cache where the mapping is shared (MAP_SHARED): what
+// the program writes there goes to the file's page.
+inline constexpr std::uint64_t shared_mapping = std::uint64_t{1} << 63;
 
 enum class RegionKind : std::uint8_t { heap, stack };  // heap: the brk area
 
@@ -160,7 +173,9 @@ enum class Tag : std::uint8_t {
     total_instructions,
     exit_status,  // summary
     code_block,
-    instruction_sample,  // definitions
+    instruction_sample,
+    file,   // definitions
+    bound,  // header
 };
 
 }  // namespace pagelens

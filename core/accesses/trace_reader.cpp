@@ -294,7 +294,7 @@ bool TraceReader::take_fields(ChunkType type, std::span<const std::uint8_t> payl
 
 // An unknown tag is of a later version that only added it.
 bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> body) {
-    if (tag > static_cast<std::uint64_t>(Tag::instruction_sample)) return true;
+    if (tag > static_cast<std::uint64_t>(Tag::bound)) return true;
     const bool of_summary =
         static_cast<Tag>(tag) >= Tag::instructions && static_cast<Tag>(tag) <= Tag::exit_status;
     if (of_summary && !summary_) return false;
@@ -359,6 +359,15 @@ bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> bo
             block.bytes = text(from);
             break;
         }
+        case Tag::file: {
+            FileDefinition& file = files_.emplace_back();
+            for (std::uint64_t* value : {&file.number, &file.device, &file.inode})
+                *value = from.varint();
+            break;
+        }
+        case Tag::bound:
+            header_.bound = text(body);
+            break;
         case Tag::instruction_sample:
             samples_.push_back(sample(from));
             break;

@@ -29,8 +29,9 @@ struct TracedPage {
     std::uint64_t first_number;  // virtual page number when first touched
     std::uint64_t number;        // and now: mremap moves a page with its frame
     PageState state;
-    // 1 + the index of the page of the page cache that the page shows since it was first read. 0
-    // means none: it is then the zero page until it is written.
+    // 1 + the index of the page of the page cache that the page shows since it was first read, or
+    // written through a shared mapping. 0 means none: a page that is only read is then the zero
+    // page.
     std::uint32_t cached = 0;
 };
 
@@ -76,6 +77,8 @@ class TraceWalk {
     [[nodiscard]] ObjectMap& objects() { return objects_; }
     [[nodiscard]] const ObjectMap& objects() const { return objects_; }
     [[nodiscard]] std::span<const TracedPage> pages() const { return pages_; }
+    // The pages of the page cache, by index.
+    [[nodiscard]] const std::vector<std::uint64_t>& cached_pages() const { return files_.pages(); }
     [[nodiscard]] std::uint64_t touches_left_out() const { return touches_left_out_; }
     // Phase 0 is "before any marker" and between regions.
     [[nodiscard]] const std::vector<std::string>& phases() const { return phase_names_; }
@@ -219,7 +222,7 @@ class TraceWalk {
     void map(Visitor& visitor, std::uint32_t page, PageState state, unsigned thread) {
         if (pages_[page].state >= state) return;
         pages_[page].state = state;
-        pages_[page].cached = state == PageState::read ? files_.index_at(pages_[page].number) : 0;
+        pages_[page].cached = files_.index_at(pages_[page].number, state == PageState::written);
         visitor.map(state, page, objects_.at(pages_[page].number * lines_per_page), thread);
     }
 

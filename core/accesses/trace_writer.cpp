@@ -132,6 +132,7 @@ TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header) : f
         add_field(ChunkType::header, Tag::exact_for, varint_body({family.sets, family.ways}));
     add_field(ChunkType::header, Tag::page_filter,
               varint_body({header.page_filter.sets, header.page_filter.ways}));
+    if (!header.bound.empty()) add_field(ChunkType::header, Tag::bound, text_body(header.bound));
     write_fields();
 }
 
@@ -172,6 +173,10 @@ void TraceWriter::define(const CallSiteDefinition& site) {
     for (const std::uint64_t address : site.return_addresses) append_varint(body, address);
     if (!site.name.empty()) append_text(body, site.name);
     add_definition(Tag::call_site, body);
+}
+
+void TraceWriter::define(const FileDefinition& file) {
+    add_definition(Tag::file, varint_body({file.number, file.device, file.inode}));
 }
 
 void TraceWriter::define(const PhaseDefinition& phase) {

@@ -75,6 +75,7 @@ class TraceWriter {
     void define(const ModuleDefinition& module);
     void define(const CallSiteDefinition& site);
     void define(const PhaseDefinition& phase);
+    void define(const FileDefinition& file);
     void define(const RegionDefinition& region);
     void define(const CodeBlockDefinition& block);
     void define(const InstructionSample& sample);

@@ -11,18 +11,21 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens._core import Program
-from pagelens.accesses.instructions import SampledCode, decode_samples
+from pagelens.accesses.instructions import SPACE_PAGE_BITS, SampledCode, decode_samples
+from pagelens.accesses.rank_binding import binding_notes, parse_binding
 from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import KERNEL, Cut, ObjectInfo, Timeline, Workload
+from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.schema import Machine
+from pagelens.machine.time import RankLoad
 
 RESIDENT = "resident bytes"
 MOST_OBJECTS = 1 << 16  # that an op can name (core/accesses/op.hpp)
@@ -62,7 +65,8 @@ class JobWorkload(Workload):
         self.large_blocks = [page for trace in self.traces for page in trace.large_blocks]
         self.threads = sum(trace.threads for trace in self._of_rank)
         self.footprint_bytes = sum(trace.footprint_bytes for trace in self._of_rank)
-        self.shared_bytes = sum(trace.shared_bytes for trace in self.traces)
+        self._file_numbers = _united_files(self.traces)
+        self.shared_bytes = FRAME_BYTES * len({page for numbers in self._file_numbers for page in numbers})
         self.share_seen = _share_seen(self.traces)
         fetched = sum(trace.survey.lines_fetched for trace in self._of_rank)
         zero = sum(trace.survey.lines_of_zero_page for trace in self._of_rank)
@@ -101,6 +105,18 @@ class JobWorkload(Workload):
         for trace in self.traces:
             trace.check_offset(machine, offset_bytes)
 
+    @cached_property
+    def rank_load(self) -> RankLoad:  # type: ignore[override]
+        """How unevenly the ranks are busy in each phase: by instructions, and by lines past the filter."""
+        instructions, lines = (np.zeros((len(self.phases), len(self.traces))) for _ in range(2))
+        for number, trace in enumerate(self.traces):
+            of_job = self._phases_of(trace)
+            np.add.at(instructions[:, number], of_job, trace.survey.phase_instructions.astype(np.float64))
+            np.add.at(lines[:, number], of_job, trace.survey.phase_lines.astype(np.float64))
+        threads = np.array([trace.threads for trace in self.traces], dtype=np.float64)
+        copies = np.bincount(np.arange(self.processes) % len(self.traces))
+        return RankLoad(*(_of_mean_core(each, threads, copies) for each in (instructions, lines)))
+
     def timeline(self, cut: Cut) -> Timeline:
         """Refuse, because the course of a run is that of one process."""
         raise UsageError(f"{self.name}: is {len(self.traces)} traces; name one trace")
@@ -119,15 +135,14 @@ class JobWorkload(Workload):
             else trace.compile(machine, page_bits, offset_bytes)
             for trace in self.traces
         }
-        files = accumulate((trace.survey.file_pages for trace in self.traces), initial=0)
         processes = {
             id(trace): _core.Process(
                 programs[id(trace)],
                 self._object_numbers[number],
                 self._phases_of(trace),
-                list(range(first_file, first_file + trace.survey.file_pages)),
+                self._file_numbers[number],
             )
-            for number, (trace, first_file) in enumerate(zip(self.traces, files, strict=False))
+            for number, trace in enumerate(self.traces)
         }
         every = [processes[id(trace)] for trace in self._of_rank]
         return _core.job_of(every, len(self.objects), len(self.phases))
@@ -152,6 +167,7 @@ class JobWorkload(Workload):
             )
         else:
             found.append("Ranks are taken to run freely side by side, because no regions are marked.")
+        found += binding_notes([parse_binding(trace.trace.bound, trace.threads) for trace in self.traces])
         programs = defaultdict(list)
         for rank, trace in enumerate(self.traces):
             programs[trace.name].append(rank)
@@ -159,6 +175,14 @@ class JobWorkload(Workload):
             each = "; ".join(f"{name}: {_ranks(ranks)}" for name, ranks in programs.items())
             found.append(f"The ranks run different programs ({each}).")
         return found
+
+
+def _of_mean_core(
+    counts: NDArray[np.float64], threads: NDArray[np.float64], copies: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the counts [phase, trace] of a core of each rank, as multiples of the mean over all cores."""
+    mean = (counts * copies).sum(axis=1, keepdims=True) / (threads * copies).sum()
+    return np.asarray(np.divide(counts / threads, mean, out=np.ones_like(counts), where=mean > 0))
 
 
 def _regions_in_order(trace: TraceWorkload) -> list[str]:
@@ -191,6 +215,23 @@ def _united_objects(traces: Sequence[TraceWorkload]) -> tuple[list[ObjectInfo], 
     united = [_united(number, members) for number, members in enumerate(found.values())]
     assert numbers[0][KERNEL] == KERNEL
     return united, numbers
+
+
+def _united_files(traces: Sequence[TraceWorkload]) -> list[list[int]]:
+    """Return the job's number of each page [trace][index] of the page cache.
+
+    Traces have pages in common if they state the same file. What a trace does not state is its own.
+    """
+    index: dict[tuple[object, int], int] = {}
+    numbers = []
+    for number, trace in enumerate(traces):
+        stated = {file: (device, inode) for file, device, inode in trace.trace.files}
+        keys = [
+            (stated.get(page >> SPACE_PAGE_BITS, (number, page)), page % (1 << SPACE_PAGE_BITS))
+            for page in trace.survey.cached_pages.tolist()
+        ]
+        numbers.append([index.setdefault(key, len(index)) for key in keys])
+    return numbers
 
 
 def _united(index: int, members: Sequence[ObjectInfo]) -> ObjectInfo:

@@ -16,6 +16,7 @@ from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.schema import Machine
+from pagelens.machine.time import RankLoad
 from pagelens.units import format_binary_size
 
 ALL_SETS = (1 << 64) - 1
@@ -132,6 +133,7 @@ class Workload(ABC):
     warnings: list[str]
     samples: SampledCode | None = None  # samples of what a traced program executes
     has_samples: bool = False  # whether there are any, without decoding them
+    rank_load: RankLoad | None = None  # how unevenly the ranks of a job are busy; None: all are alike
 
     def __init__(self) -> None:
         self._programs: dict[tuple[tuple[PrivateCache, ...], int], Program] = {}

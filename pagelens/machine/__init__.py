@@ -17,6 +17,7 @@ from pagelens.machine.schema import Machine
 from pagelens.machine.time import (
     TRANSLATION_COUNTS,
     NumaLoad,
+    RankLoad,
     Times,
     modelled_times,
     tiered_times,
@@ -37,6 +38,7 @@ __all__ = [
     "MemorySideCache",
     "NumaLoad",
     "PrivateCache",
+    "RankLoad",
     "Sourced",
     "Times",
     "Topology",

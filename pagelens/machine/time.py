@@ -8,7 +8,7 @@ names of `Ensemble.placements`.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,6 +40,21 @@ class NumaLoad:
     without_crowding: bool = False
 
 
+@dataclass(frozen=True)
+class RankLoad:
+    """What the cores of each rank of a job have to do, as multiples of the mean over all cores.
+
+    The rank that has most to do decides, because the others wait for it.
+    """
+
+    instructions: Floats  # [row, rank]
+    lines: Floats  # [row, rank] past the first cache
+
+    def of_rows(self, rows: NDArray[np.int64] | slice) -> "RankLoad":
+        """Return the load of other rows, each of which is one of these."""
+        return RankLoad(self.instructions[rows], self.lines[rows])
+
+
 class Columns(Protocol):
     """A polars DataFrame, or a mapping from column names to arrays of equal length."""
 
@@ -67,6 +82,7 @@ def modelled_times(
     frequency_factor: Floats | float = 1.0,
     core: CoreTimes | None = None,
     numa: NumaLoad | None = None,
+    ranks: RankLoad | None = None,
 ) -> Times:
     """Return the seconds of a job whose lines `served_by` serves: by default the machine's cache, or DDR.
 
@@ -75,15 +91,15 @@ def modelled_times(
     or one for each (`Cores.frequency_factor`). `core`, with the same rows, gives the time that a core takes
     for the program's own instructions. Without it they are issued at the full width of the machine, and all
     lines overlap. `numa` says which NUMA nodes the lines go between; without it each node's cores use their
-    own memory alone, all of them alike.
+    own memory alone, all of them alike. `ranks` says how unevenly ranks are busy; without it all are alike.
 
     The columns that are read depend on what serves the lines: see `_times_behind_cache` and
     `_times_of_memory`.
     """
     served_by = served_by or machine.served_by(sys.maxsize)
     if served_by == "memory-side cache":
-        return _times_behind_cache(machine, counts, cores_used, frequency_factor, core)
-    return _times_of_memory(machine, counts, cores_used, served_by, frequency_factor, core, numa)
+        return _times_behind_cache(machine, counts, cores_used, frequency_factor, core, ranks)
+    return _times_of_memory(machine, counts, cores_used, served_by, frequency_factor, core, numa, ranks)
 
 
 def _times_behind_cache(
@@ -92,6 +108,7 @@ def _times_behind_cache(
     cores_used: int,
     frequency_factor: Floats | float,
     core: CoreTimes | None,
+    ranks: RankLoad | None,
 ) -> Times:
     """Return the times of a machine whose fast memory caches DDR.
 
@@ -128,7 +145,7 @@ def _times_behind_cache(
         "DDR": ddr_s,
         **_walkers(machine, walking, cores_used),
     }
-    return _times(resources, issue + stalls, issue + LINE_BYTES * hits / fast + ddr_s)
+    return _times(resources, stalls, [LINE_BYTES * hits / fast, ddr_s], ranks)
 
 
 def _times_of_memory(
@@ -139,6 +156,7 @@ def _times_of_memory(
     frequency_factor: Floats | float,
     core: CoreTimes | None,
     numa: NumaLoad | None = None,
+    ranks: RankLoad | None = None,
 ) -> Times:
     """Return the times if all of a job's memory lies in one memory, behind the machine's caches.
 
@@ -174,7 +192,9 @@ def _times_of_memory(
     if machine.dram is not None and served_by == "DDR":
         transfer = np.maximum(_column(counts, "dram_time_s"), transfer)
     transfers: dict[str, Floats] = {served_by: transfer, **links}
-    return _beyond_caches(machine, counts, cores_used, frequency_factor, waiting, transfers, reads, core)
+    return _beyond_caches(
+        machine, counts, cores_used, frequency_factor, waiting, transfers, reads, core, ranks
+    )
 
 
 def _all_local(topology: Topology, cores_used: int) -> NumaLoad:
@@ -238,6 +258,7 @@ def _beyond_caches(
     transfers: Mapping[str, Floats],
     reads: Floats | None = None,
     core: CoreTimes | None = None,
+    ranks: RankLoad | None = None,
 ) -> Times:
     """Return the times of cores that wait while memories take `transfers` seconds.
 
@@ -256,7 +277,7 @@ def _beyond_caches(
         **_walkers(machine, walking, cores_used),
         **_l2(machine, counts, cores_used),
     }
-    return _times(resources, issue + stalls, issue + np.add.reduce(list(transfers.values())))
+    return _times(resources, stalls, [np.add.reduce(list(transfers.values()))], ranks)
 
 
 def _walk_time(machine: Machine, counts: Columns) -> Floats:
@@ -344,6 +365,23 @@ def _column(counts: Columns, name: str) -> Floats:
     return np.asarray(counts[name], dtype=np.float64)
 
 
-def _times(resources: dict[str, Floats], of_core: Floats, serial: Floats) -> Times:
-    """Return the times. `of_core` is what a core takes alone, as it issues nothing while it stands still."""
+def _times(
+    resources: dict[str, Floats], stalls: Floats, transfers: Sequence[Floats], ranks: RankLoad | None
+) -> Times:
+    """Return the times. A core issues nothing while it stands still for `stalls` seconds.
+
+    What the cores of each rank do by themselves takes as long as it takes the rank with the most to do.
+    `transfers` are the seconds of memories that serve one after the other in the serial time.
+    """
+    of_core = resources["issue"] + stalls
+    if ranks is not None:
+        of_ranks = resources["issue"][:, None] * ranks.instructions + stalls[:, None] * ranks.lines
+        of_core = of_ranks.max(axis=1)
+        most = {"issue": ranks.instructions.max(axis=1)} | dict.fromkeys(
+            ("latency", "page walks", "L2"), ranks.lines.max(axis=1)
+        )
+        resources = {name: seconds * most.get(name, 1.0) for name, seconds in resources.items()}
+    serial = resources["issue"]
+    for seconds in transfers:
+        serial = serial + seconds
     return Times(np.maximum.reduce([of_core, *resources.values()]), serial, resources)

@@ -8,7 +8,7 @@ decides the order in which DRAM serves them, but that order is left as it is.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pagelens.machine import Machine, NumaLoad, modelled_times
+from pagelens.machine import Machine, NumaLoad, RankLoad, modelled_times
 from pagelens.machine.pipeline import PIPELINE_NUMBERS
 from pagelens.machine.schema import ServedBy
 from pagelens.machine.time import Columns
@@ -57,6 +57,7 @@ def times_if_assumed(
     frequency_factor: float,
     core: CoreModel | None = None,
     numa: NumaLoad | None = None,
+    ranks: RankLoad | None = None,
 ) -> IfAssumed:
     """Return seconds [p] by value and factor, from the counts of one run."""
     return {
@@ -68,6 +69,7 @@ def times_if_assumed(
             frequency_factor,
             core.on(changed) if core is not None else None,
             numa,
+            ranks,
         ).time_s
         for name, factor, changed in _changed(machine)
     }

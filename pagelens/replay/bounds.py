@@ -6,12 +6,11 @@ busiest bank of its channel, and pushes out a dirty line, and every access that 
 The time of every placement lies between these two, at the frequency of the median node.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from pagelens.machine import TRANSLATION_COUNTS, CoreTimes, Machine, NumaLoad, Times, modelled_times
+from pagelens.machine import TRANSLATION_COUNTS, CoreTimes, Machine, NumaLoad, RankLoad, modelled_times
 from pagelens.machine.dram import Dram
 from pagelens.machine.schema import ServedBy
 from pagelens.replay.run import Floats
@@ -35,11 +34,12 @@ def bounds(
     cores_used: int,
     served_by: ServedBy,
     core: CoreTimes | None,
+    ranks: RankLoad | None,
 ) -> Bounds:
     """Return the bounds of a job on a machine, under any policy.
 
     `moved` are the lines [p, 3] that leave L1, as `_core.moved_by_phase` counts them, and `executed` the
-    instructions [p]. DRAM is assumed to be busy with every line.
+    instructions [p]. `ranks` has the rows [p]. DRAM is assumed to be busy with every line.
     """
     reads, writes = moved[:, 0], moved[:, 1] + MOST_CLEARED * moved[:, 2]
     none = np.zeros_like(executed)
@@ -69,10 +69,10 @@ def bounds(
         of_line = _worst_line(machine.dram)
         at_worst["row_s"] = np.full_like(none, of_line)
         at_worst["dram_time_s"] = lines * of_line
-    least = _times(machine, at_best, cores_used, served_by, core)
+    least = modelled_times(machine, at_best, cores_used, served_by, 1.0, core, ranks=ranks)
     most = np.max(
         [
-            modelled_times(machine, at_worst, cores_used, served_by, 1.0, core, load).time_s
+            modelled_times(machine, at_worst, cores_used, served_by, 1.0, core, load, ranks).time_s
             for load in _worst_loads(machine, len(executed))
         ],
         axis=0,
@@ -94,16 +94,6 @@ def _worst_loads(machine: Machine, phases: int) -> list[NumaLoad | None]:
         shares[:, source, target] = 1
         loads.append(NumaLoad(shares, shares, np.asarray(topology.cores[: topology.rows], dtype=np.float64)))
     return loads
-
-
-def _times(
-    machine: Machine,
-    counts: Mapping[str, Floats],
-    cores_used: int,
-    served_by: ServedBy,
-    core: CoreTimes | None,
-) -> Times:
-    return modelled_times(machine, counts, cores_used, served_by, 1.0, core)
 
 
 def _worst_line(dram: Dram) -> float:

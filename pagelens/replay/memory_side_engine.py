@@ -21,7 +21,7 @@ import numpy as np
 from pagelens import _core
 from pagelens.accesses.workload import Workload
 from pagelens.address.units import FRAME_BITS, FRAME_BYTES
-from pagelens.machine import TRANSLATION_COUNTS, CoreTimes, Machine, Times, modelled_times
+from pagelens.machine import TRANSLATION_COUNTS, CoreTimes, Machine, RankLoad, Times, modelled_times
 from pagelens.replay.assumed import times_if_assumed
 from pagelens.replay.bounds import Bounds, bounds
 from pagelens.replay.core_model import core_model
@@ -99,7 +99,15 @@ class MemorySideEngine:
         program = self._workload.compile(self._machine, FRAME_BITS)
         moved = self._ranks * np.asarray(_core.moved_by_phase(program), dtype=np.float64)
         executed = instructions(self._ranks, program.instructions, program.phases)
-        return bounds(moved, executed, self._machine, self._cores_used, "memory-side cache", self._core)
+        return bounds(
+            moved,
+            executed,
+            self._machine,
+            self._cores_used,
+            "memory-side cache",
+            self._core,
+            self._workload.rank_load,
+        )
 
     def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
         """Run one placement. Rows are timed unless they are removed."""
@@ -129,7 +137,7 @@ class MemorySideEngine:
             if of_caches:
                 found = placed.counts(placed.replay(of_caches, rows=False)) | {"row_s": counts["row_s"]}
             for removed, of_phases in counterfactuals(
-                placed.machine, found, self._cores_used, placed.frequency_factor, self._core
+                placed.machine, found, self._cores_used, placed.frequency_factor, self._core, placed.ranks
             ):
                 seconds[*of_caches, *removed] = of_phases
         two_way = placed.times({**counts, **of_twin(counts, "two_way")}).time_s
@@ -145,6 +153,7 @@ class _Placed:
         self._program = engine._workload.compile(
             placement.machine, placement.page_bits, placement.offset_bytes
         )
+        self.ranks = engine._workload.rank_load
         self.frequency_factor = self.machine.cores.frequency_factor(engine._seed, placement.node)
 
     def replay(self, without: tuple[str, ...], rows: bool) -> _core.Counters:
@@ -199,7 +208,13 @@ class _Placed:
         factor = 1.0 if of_median_node else self.frequency_factor
         engine = self._engine
         return modelled_times(
-            self.machine, counts, engine._cores_used, "memory-side cache", factor, engine._core
+            self.machine,
+            counts,
+            engine._cores_used,
+            "memory-side cache",
+            factor,
+            engine._core,
+            ranks=self.ranks,
         )
 
     def run(self, counters: _core.Counters, counts: Counts, times: Times) -> Run:
@@ -234,6 +249,7 @@ class _Placed:
             "memory-side cache",
             self.frequency_factor,
             engine._core_model,
+            ranks=self.ranks,
         )
 
 
@@ -252,13 +268,14 @@ def counterfactuals(
     cores_used: int,
     frequency_factor: float,
     core: CoreTimes | None = None,
+    ranks: RankLoad | None = None,
 ) -> Iterator[tuple[Removed, Floats]]:
     """Yield seconds [p] without each set of `mechanisms`, from the counts of one replay."""
     everything = mechanisms(machine)
     for removed in subsets(everything):
         left = remaining(frozenset(everything) - set(removed), counts)
         factor = 1.0 if FREQUENCY in removed else frequency_factor
-        times = modelled_times(machine, left, cores_used, "memory-side cache", factor, core)
+        times = modelled_times(machine, left, cores_used, "memory-side cache", factor, core, ranks=ranks)
         yield removed, times.time_s
 
 

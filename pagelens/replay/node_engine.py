@@ -99,7 +99,15 @@ class NodeEngine:
         """Return the bounds, from all lines in their order."""
         moved, program = self._programs.moved(), self._programs.parts().program
         executed = instructions(self._ranks, program.instructions, len(moved))
-        return bounds(moved, executed, self._machine, self._cores_used, self._served_by, self._core_times)
+        return bounds(
+            moved,
+            executed,
+            self._machine,
+            self._cores_used,
+            self._served_by,
+            self._core_times,
+            self._workload.rank_load,
+        )
 
     def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
         """Make one replay."""
@@ -154,6 +162,7 @@ class _Placed:
         program = self._parts.program
         self._numa = placing(self.machine, program, engine._workload.objects, engine._ranks, placement.numa)
         self._cores = cores_of_threads(self.machine, engine._ranks * program.threads, placement.numa)
+        self._rank_load = engine._workload.rank_load
         phases = len(engine._workload.phases)
         self._instructions = {"instructions": instructions(engine._ranks, program.instructions, phases)}
 
@@ -278,6 +287,7 @@ class _Placed:
             factor,
             core,
             self.load(numa, without, rows),
+            self._rank_load.of_rows(rows) if self._rank_load is not None else None,
         )
 
     def load(
@@ -344,4 +354,5 @@ class _Placed:
             self._factor,
             engine._core,
             self.load(numa),
+            self._rank_load,
         )

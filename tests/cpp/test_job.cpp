@@ -169,6 +169,20 @@ TEST_CASE("a page of a file that is only read is one page of the job") {
                                       {OpKind::unmap, 2, 6, 2}});
 }
 
+TEST_CASE("what processes write through a shared mapping is one page of the job") {
+    const auto writer = listed({make_op(OpKind::map_write, 0, 1), make_op(OpKind::fetch, 0, 1)}, 1);
+    const auto reader = listed({make_op(OpKind::map_read, 0, 1), make_op(OpKind::fetch, 0, 1),
+                                make_op(OpKind::map_write, 0, 1)},
+                               1);
+    const auto job = job_of({process_of(writer), process_of(reader)}, 3, 1);
+    CHECK(job->pages().size() == 1);
+    for (const Op& op : ops_of(*job)) CHECK(op.kind() != OpKind::map_write);
+    // One of them is written privately, too.
+    const auto both =
+        listed({make_op(OpKind::map_write, 0, 1), make_op(OpKind::map_write, 0, 0)}, 1);
+    CHECK(job_of({process_of(writer), process_of(both)}, 3, 1)->pages().size() == 2);
+}
+
 TEST_CASE("what cannot be a job is refused") {
     const auto program = listed({}, 1);
     CHECK_THROWS_WITH(job_of({}, 3, 1), "processes: at least one");

@@ -106,6 +106,16 @@ TEST_CASE("a mapping of a file shows the same pages of the page cache by every n
     std::ofstream(other.path) << "more";
     const int third = open(other.path.c_str(), O_RDONLY);
     CHECK(shown(kernel, third, 0).at(0).extra != begin);
+    const auto mapped_shared = static_cast<std::uint64_t>(second);
+    CHECK(kernel.returned(nr::mmap, {0, page, 3, MAP_SHARED, mapped_shared, page}, 7 * page) ==
+          Events{{EventKind::map_file, 7, 1, (begin + 1) | shared_mapping}});
+    const auto known = kernel.space.page_cache.take_new();
+    REQUIRE(known.size() == 2);
+    CHECK((known[0].number << file_bits) == begin);
+    CHECK(known[0].inode != known[1].inode);
+    CHECK(kernel.space.page_cache.take_new().empty());
+    CHECK(parse_mapping("1000-2000 rw-s 00000000 00:01 12 /dev/shm/segment")->shared);
+    CHECK_FALSE(parse_mapping("1000-2000 rw-p 00000000 00:01 12 /some/file")->shared);
     for (const int descriptor : {first, second, third}) close(descriptor);
     CHECK(shown(kernel, third, 0).empty());  // it was closed since
 }

@@ -1,0 +1,56 @@
+"""Where this process may run: its CPUs and NUMA nodes, among those of the machine."""
+
+import os
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+
+def binding_in_words(root: Path = Path("/"), allowed: Collection[int] | None = None) -> str:
+    """Return four lists: this process's CPUs, all CPUs, the NUMA nodes of its CPUs, those of all CPUs.
+
+    The lists are written as the kernel writes them (`0-3,8`), with spaces between, as a trace keeps them
+    (docs/trace-format.md). `allowed` are the process's CPUs, by default as the kernel says. The text is empty
+    if the kernel does not list all CPUs.
+    """
+    every = read_list(_text(root / "sys/devices/system/cpu/online"))
+    own = every & set(os.sched_getaffinity(0) if allowed is None else allowed)
+    if not own:
+        return ""
+    nodes = {
+        int(folder.name[4:]): read_list(_text(folder / "cpulist"))
+        for folder in (root / "sys/devices/system/node").glob("node[0-9]*")
+        if folder.name[4:].isdecimal()
+    }
+    of_own = {node for node, cpus in nodes.items() if cpus & own} or {0}
+    of_all = {node for node, cpus in nodes.items() if cpus & every} or {0}
+    return " ".join(map(write_list, (own, every, of_own, of_all)))
+
+
+def read_list(text: str) -> set[int]:
+    """Return the numbers of a list like `0-3,8`; none if it is no list, or has numbers beyond 99,999."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part)
+        if match is None:
+            return set()
+        found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return found
+
+
+def write_list(numbers: Collection[int]) -> str:
+    """Return numbers as a list like `0-3,8`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, ValueError):
+        return ""

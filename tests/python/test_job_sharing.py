@@ -1,0 +1,121 @@
+"""What the ranks of a job share: pages of files, cores, and the time of the slowest."""
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from pagelens.accesses.rank_binding import Binding, binding_notes, parse_binding
+from pagelens.accesses.trace import open_trace
+from pagelens.accesses.trace_recorder import TraceRecorder
+from pagelens.accesses.tracer import TraceRequest, trace_program
+from pagelens.address.units import FRAME_BITS
+from pagelens.api import machine, simulate, traces
+from pagelens.host.process_binding import binding_in_words, read_list, write_list
+from pagelens.machine import RankLoad, modelled_times
+
+PAGES = 256  # of the file that the program maps
+
+
+@pytest.mark.parametrize("how", ["shared", "private"])
+def test_processes_that_map_one_file_share_its_pages(
+    built: Callable[..., Path], tmp_path: Path, how: str
+) -> None:
+    """One process writes what the other reads. Only a shared mapping makes it the same memory."""
+    program, paths = str(built("shared_pages")), [tmp_path / "w.trace", tmp_path / "r.trace"]
+    with NamedTemporaryFile(dir="/dev/shm") as file:
+        for path, does in zip(paths, ["write", "read"], strict=True):
+            trace_program(TraceRequest([program, file.name, how, does], str(path), accesses=0))
+    model, job = machine("skx-6140-2s"), traces(paths)
+    alone = [trace.compile(model, FRAME_BITS) for trace in job.traces]
+    together = job.compile(model, FRAME_BITS)
+    common = sum(len(each.pages) for each in alone) - len(together.pages)
+    libraries = common - (PAGES if how == "shared" else 0)
+    assert 0 < libraries < PAGES  # pages of code that both read
+    assert {trace.trace.bound for trace in job.traces} == {binding_in_words()}
+    # A trace alone is what it was: each copy writes pages of its own.
+    assert len(open_trace(paths[0]).compile(model, FRAME_BITS).pages) == len(alone[0].pages)
+    assert job.traces[0].footprint_bytes >= PAGES << FRAME_BITS
+
+
+def busy(path: Path, instructions: int) -> Path:
+    """Write the trace of a process that executes instructions and touches one page."""
+    with TraceRecorder(path, "busy") as recorder:
+        recorder.allocate(0, 0x7F00_0000_0000, 4096, "page")
+        recorder.access(0, 0x7F00_0000_0000 + 8 * np.arange(512), stores=True)
+        recorder.execute(0, instructions)
+    return path
+
+
+@pytest.mark.parametrize("name", ["cori-knl-cache", "skx-6140-2s"])
+def test_the_slowest_rank_decides(tmp_path: Path, name: str) -> None:
+    much, little = busy(tmp_path / "much", 40_000_000), busy(tmp_path / "little", 10_000_000)
+
+    def seconds(*paths: Path, ranks: int | None = None) -> float:
+        job = traces(list(paths), ranks=ranks)
+        found = simulate(job, machine(name), ["aged"], 1, progress=False)
+        assert found.between()[0] <= found.placements["time_s"].sum() <= found.between()[1]
+        return float(found.placements["time_s"].sum())
+
+    slowest = seconds(much, much)
+    assert seconds(much, little) == pytest.approx(slowest, rel=0.01)
+    assert seconds(little, little) == pytest.approx(slowest / 4, rel=0.01)
+    assert seconds(little, much, ranks=3) == pytest.approx(slowest, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["cori-knl-cache", "skx-6140-2s"])
+def test_ranks_that_are_alike_take_the_time_of_one(name: str) -> None:
+    model, generator = machine(name), np.random.default_rng(1)
+    names = ("instructions", "msc_reads", "msc_writes", "msc_misses", "msc_read_misses", "ddr_reads",
+             "ddr_writes", "dram_reads", "dram_writes", "l3_hits", "core_forwards", "stlb_hits", "walks",
+             "walker_loads", "l2_accesses", "l2_misses")  # fmt: skip
+    counts = {name: np.sort(generator.uniform(1e6, 1e8, 3)) for name in names}
+    counts["l2_misses"] = counts["l2_accesses"] / 2
+    alike = RankLoad(np.ones((3, 4)), np.ones((3, 4)))
+    uneven = RankLoad(*(np.tile([0.5, 1.5], (3, 2)) for _ in range(2)))
+    one = modelled_times(model, counts, 4)
+    same, slower = (modelled_times(model, counts, 4, ranks=ranks) for ranks in (alike, uneven))
+    assert_allclose(same.time_s, one.time_s, rtol=1e-12)
+    assert_allclose(slower.resources["issue"], 1.5 * one.resources["issue"])
+    assert_allclose(slower.resources["latency"], 1.5 * one.resources["latency"])
+    assert np.all(slower.time_s <= 1.5 * one.time_s)
+
+
+def binding(cpus: str, threads: int = 1, nodes: str = "0") -> Binding:
+    found = parse_binding(f"{cpus} 0-7 {nodes} 0-1", threads)
+    assert found is not None
+    return found
+
+
+def test_a_launcher_that_lets_ranks_share_cores_is_told() -> None:
+    both = "0-1"
+    assert binding_notes([binding("0", nodes=both), binding("1", nodes=both)]) == []
+    [note] = binding_notes([binding("0-7", nodes=both), *2 * [binding("2", nodes=both)]])
+    assert note.startswith("When they were traced, 2 threads could run on CPU 2 only, so they shared cores.")
+    [note] = binding_notes(9 * [binding("0-7", nodes=both)])
+    assert "9 threads could run on CPU 0-7 only" in note
+    [note] = binding_notes([binding("0-3"), binding("0-3", threads=3)])
+    assert note.startswith("When they were traced, all ranks were bound to NUMA node 0 of 0-1.")
+    assert binding_notes([binding("0"), None]) == []
+    assert parse_binding("", 1) is None
+    assert parse_binding("0 x 0 0", 1) is None
+
+
+def test_a_binding_is_written_as_the_kernel_writes_lists(tmp_path: Path) -> None:
+    for path, text in {
+        "sys/devices/system/cpu/online": "0-7\n",
+        "sys/devices/system/node/node0/cpulist": "0-3\n",
+        "sys/devices/system/node/node1/cpulist": "4-7\n",
+        "sys/devices/system/node/node2/cpulist": "\n",  # memory alone
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert binding_in_words(tmp_path, {0, 1, 3}) == "0-1,3 0-7 0 0-1"
+    assert binding_in_words(tmp_path, {3, 4, 99}) == "3-4 0-7 0-1 0-1"
+    assert binding_in_words(tmp_path / "nowhere", {0}) == ""
+    assert read_list("0-3,8") == {0, 1, 2, 3, 8}
+    assert read_list("3-") == read_list("-1") == read_list("0-99999999999") == set()
+    assert write_list({8, 0, 1}) == "0-1,8"
