@@ -26,6 +26,9 @@ class Judge(Protocol):
     def unsettled(self, found: Ensemble) -> Collection[str]:
         """Return the policies that need more nodes."""
 
+    def left_behind(self, found: Ensemble) -> Collection[str]:
+        """Return the policies that need as many nodes as the baseline after all."""
+
     def alike(self, found: Ensemble) -> bool:
         """Say whether one node under the baseline stands for all in what costs the time."""
 
@@ -76,6 +79,9 @@ class GrowingEnsemble:
             wanted = judge.unsettled(found)
             if not wanted:
                 break
+        if behind := judge.left_behind(found):
+            counts |= dict.fromkeys(behind, counts[self._baseline])
+            found = self._run(counts)
         return counts, found
 
     def _pieces(self, counts: Mapping[str, int], attributed: int = 0) -> list[Piece]:

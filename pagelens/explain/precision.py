@@ -6,8 +6,11 @@ stops when its median is known. It also stops when it no longer competes, becaus
 what is said of it is sure. It stops, too, when all nodes together would neither make its median known nor
 change what is said of it: where nodes are of two kinds, the median can lie between them, and its interval
 stays wide. The rest of the nodes goes where the answer is open. Two nodes are enough if the bounds of the
-time (`Simulation.bounds`) say that no placement changes it by 2%. None of this holds for rare slow nodes
-(`words.few_nodes_note`).
+time (`Simulation.bounds`) say that no placement changes it by 2%.
+
+Few nodes show no rare slow ones. If no median shows that placement matters, the baseline therefore goes on
+until it surely has a node of each kind that is one in twenty. If such nodes are slow, the other policies
+follow to them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +22,11 @@ from scipy.special import stdtrit  # scipy.stats takes half a second to import
 from pagelens.ensemble import ROUNDS, Ensemble
 from pagelens.explain.intervals import FEW, Interval, Intervals, relative_error
 from pagelens.explain.verdict import MATTERS
+from pagelens.explain.words import NODES_FOR_RARE
 from pagelens.statistics import CONFIDENCE
 
 NODES_TO_CONFIRM = 2  # enough if the bounds of the time leave nothing open
+SAME_ON_ALL = "contiguous"  # the policy that gives a job the same frames on every node
 DEFAULT_PRECISION = 0.02  # as far apart as two times must lie to be called different
 
 _COLUMNS = ("time_s", "serial_time_s")  # both bounds of what a run takes
@@ -45,6 +50,18 @@ class ByPrecision:
     def unsettled(self, found: Ensemble) -> Sequence[str]:
         """Return what the function of that name returns, or nothing if the bounds say enough."""
         return [] if self._is_bounded(found) else unsettled(found, self._precision, self._most_nodes)
+
+    def left_behind(self, found: Ensemble) -> Sequence[str]:
+        """Return the policies without the nodes on which alone the baseline is slow."""
+        times = Intervals(found).times
+        base = times[found.baseline]
+        if _spread(base) <= MATTERS:
+            return []
+        return [
+            policy
+            for policy, seconds in times.items()
+            if len(seconds) < len(base) and _spread(base[: len(seconds)]) <= MATTERS
+        ]
 
     def alike(self, found: Ensemble) -> bool:
         """Say whether no node under the baseline takes longer than another by the precision."""
@@ -79,8 +96,26 @@ def unsettled(ensemble: Ensemble, precision: float, most_nodes: int) -> Sequence
     for times in of_columns:
         open_ones &= _competing(times, ensemble.baseline)
     if not open_ones:
-        return []
+        return [ensemble.baseline] if _only_tail_matters(of_columns[0], ensemble.baseline) else []
     return [policy for policy in ensemble.policies if policy in open_ones | {ensemble.baseline}]
+
+
+def _only_tail_matters(times: Mapping[str, Floats], baseline: str) -> bool:
+    """Say whether only rare slow nodes could show that placement matters, and too few nodes are known.
+
+    The medians that count are those of `conclusion.conclude`.
+    """
+    base = times[baseline]
+    if baseline == SAME_ON_ALL or len(base) >= NODES_FOR_RARE:
+        return False
+    gains = {policy: float(np.median(base) / np.median(of)) for policy, of in times.items()}
+    return max(1 / gains.get(SAME_ON_ALL, 1.0), *gains.values()) <= MATTERS
+
+
+def _spread(values: Floats) -> float:
+    """Return how much longer slow nodes (95th percentile) take than fast ones (5th percentile)."""
+    fast, slow = np.quantile(values, (0.05, 0.95))
+    return float(slow / fast)
 
 
 def half_width(values: Floats, nodes: int | None = None) -> float:

@@ -1,5 +1,6 @@
 """Words that the terminal and the report share."""
 
+import math
 from collections.abc import Sequence
 
 from pagelens.accesses.job import RESIDENT
@@ -21,13 +22,14 @@ RESOURCES_IN_WORDS = {
 _ALIKE = 0.1  # ranks whose counts lie nearer to their median are called alike
 
 _RARE = 0.05  # share of the nodes beyond the 95th percentile, which an explanation calls slow
+NODES_FOR_RARE = math.ceil(math.log(1 - CONFIDENCE) / math.log(1 - _RARE))  # 59 surely have one of these
 
 
 def few_nodes_note(nodes: int) -> str:
-    """Say how likely so few nodes hide the slow ones; empty for 59 nodes, which hardly miss them."""
-    unseen: float = (1 - _RARE) ** nodes
-    if unseen <= 1 - CONFIDENCE:
+    """Say how likely so few nodes hide the slow ones; empty for NODES_FOR_RARE, which hardly miss them."""
+    if nodes >= NODES_FOR_RARE:
         return ""
+    unseen: float = (1 - _RARE) ** nodes
     missed = "the one node simulated is not" if nodes == 1 else f"none of the {nodes} nodes simulated is"
     return (
         f"Rare slow nodes may be missing here: with a chance of {format_share(unseen)}, {missed} of a kind "

@@ -20,6 +20,7 @@ from pagelens.ensemble.result import PLACEMENTS
 from pagelens.explain import explain
 from pagelens.explain.intervals import FEW, Intervals
 from pagelens.explain.precision import ByPrecision, half_width, unsettled
+from pagelens.explain.words import NODES_FOR_RARE
 from pagelens.frames import policies as known_policies
 from pagelens.units import parse_share
 
@@ -119,7 +120,24 @@ def test_policies_whose_medians_are_known_stop_and_the_baseline_goes_on_with_the
     spread = {"aged": 0.1, "random": 0.001, "2m": 0.1, "contiguous": 0.0}
     assert unsettled(drawn(spread, random, 8), PRECISION, NODES) == ["aged", "2m"]
     assert unsettled(drawn(spread | {"aged": 0.001}, random, 8), PRECISION, NODES) == ["aged", "2m"]
-    assert unsettled(drawn(dict.fromkeys(spread, 0.001), random, 8), PRECISION, NODES) == []
+    slower = {"random": 1.5}
+    assert unsettled(drawn(dict.fromkeys(spread, 0.001), random, 8, {"aged": 1.5}), PRECISION, NODES) == []
+    # Where nothing gains, only more nodes can show that one in twenty is slow.
+    alike = dict.fromkeys(("aged", "random", "2m"), 0.001)
+    for nodes, more in ((8, ["aged"]), (NODES_FOR_RARE - 1, ["aged"]), (NODES_FOR_RARE, [])):
+        assert unsettled(drawn(alike, random, nodes, slower), PRECISION, NODES) == more
+
+
+def test_policies_follow_the_baseline_to_its_rare_slow_nodes() -> None:
+    random = np.random.default_rng(1)
+    times = {name: np.exp(random.normal(0, 0.001, 32)) for name in ("aged", "2m", "random")}
+    times["random"] = times["random"][:8]
+    judge = ByPrecision(PRECISION, NODES)
+    assert judge.left_behind(of_times(times)) == []
+    times["aged"][[20, 25, 30]] = 1.3  # three of 32, of which the first eight show nothing
+    assert judge.left_behind(of_times(times)) == ["random"]
+    times["aged"][3] = 1.3
+    assert judge.left_behind(of_times(times)) == []
 
 
 def test_a_policy_that_surely_is_beaten_stops() -> None:

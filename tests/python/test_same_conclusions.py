@@ -55,10 +55,6 @@ class KeptPieces(ShardStore):
         self.complete.add(piece)
 
 
-# Few nodes say that placement does not matter; one in some twenty is slow, which 64 nodes show.
-RARE = pytest.mark.xfail(reason="few nodes show no rare slow node", strict=True)
-
-
 def of_few_nodes(known: Ensemble, folder: Path) -> Ensemble:
     """The part of the ensemble that `explain` would have simulated."""
 
@@ -98,10 +94,7 @@ def test_few_nodes_say_what_64_nodes_say(fill: float, matters: bool, tmp_path: P
 @pytest.mark.parametrize(
     ("machine", "changed", "name", "size"),
     [
-        *(
-            pytest.param("cori-knl-cache", KNL, name, size, marks=RARE if name == "l2-sum" else ())
-            for name, size in ON_KNL
-        ),
+        *(("cori-knl-cache", KNL, name, size) for name, size in ON_KNL),
         *(("skx-8160", SKYLAKE, name, "16MB") for name in ON_SKYLAKE),
     ],
 )
