@@ -186,6 +186,11 @@ class Job::Merged final : public Cursor {
         }
         return batch_;
     }
+    [[nodiscard]] float done() const override {
+        float sum = 0;
+        for (const Source& source : sources_) sum += source.cursor->done();
+        return sum / static_cast<float>(sources_.size());
+    }
 
   private:
     struct Source {
