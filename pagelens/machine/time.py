@@ -231,12 +231,13 @@ def _numa_times(
     return memories, links, waiting
 
 
-def tiered_times(machine: Machine, counts: Columns, cores_used: int) -> Times:
+def tiered_times(machine: Machine, counts: Columns, cores_used: int, core: CoreTimes | None = None) -> Times:
     """Return the times if a job's memory lies in both memories, each line in one of them.
 
     The columns are those of `_times_of_memory`, with fast_reads, fast_writes, slow_reads, slow_writes for the
-    memories. The memories work at the same time, each at its bandwidth. Every resource is an affine function
-    of these four columns.
+    memories. The memories work at the same time, each at its bandwidth. `core` is that of `modelled_times`.
+    What a core takes alone is then a resource, too. Every resource is an affine function of these four
+    columns, as long as the reads of both memories add up to the same.
     """
     fast, slow = machine.fast_memory, machine.ddr
     assert fast is not None
@@ -246,7 +247,14 @@ def tiered_times(machine: Machine, counts: Columns, cores_used: int) -> Times:
         "fast memory": fast.seconds(reads["fast"], _column(counts, "fast_writes")),
         "DDR": slow.seconds(reads["slow"], _column(counts, "slow_writes")),
     }
-    return _beyond_caches(machine, counts, cores_used, 1.0, waiting, transfers)
+    at_full_width = _beyond_caches(machine, counts, cores_used, 1.0, waiting, transfers)
+    if core is None:
+        return at_full_width
+    of_memory = waiting + _walk_time(machine, counts) + _second_level_time(machine, counts)
+    issue = _issue_time(machine, counts, cores_used, core)
+    stalls = _stalls(machine, counts, cores_used, core, reads["fast"] + reads["slow"], of_memory)
+    resources = {**at_full_width.resources, "issue": issue, "issue and stalls": issue + stalls}
+    return _times(resources, issue + stalls, issue + np.add.reduce(list(transfers.values())))
 
 
 def _beyond_caches(

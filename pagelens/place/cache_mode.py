@@ -51,7 +51,10 @@ def cache_modes(
 
     def seconds(cached: Machine, policy: str) -> float:
         placement = place(policies[policy], cached, Node(cached, 0, 0))
-        return float(course_times(course, placement, ranks, profile.cores_used, translation, cancel).sum())
+        of_intervals = course_times(
+            course, placement, ranks, profile.cores_used, translation, profile.core, cancel
+        )
+        return float(of_intervals.sum())
 
     machines = {}
     for size in sizes:

@@ -91,8 +91,8 @@ def _solve(
     rows, limits = [], []
     for resource in range(len(model.resources)):
         lines = (
-            model.per_read[resource] * model.reads[:, chosen]
-            + model.per_write[resource] * model.writes[:, chosen]
+            model.per_read[resource][:, None] * model.reads[:, chosen]
+            + model.per_write[resource][:, None] * model.writes[:, chosen]
         )
         by_phase = [np.where((phases.of_interval == g)[:, None], lines / unit, 0.0) for g in range(count)]
         rows.append(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import csc_array, csr_array, eye_array, hstack, vstack
+from scipy.sparse import csc_array, csr_array, diags_array, eye_array, hstack, vstack
 
 from pagelens.errors import Failure
 from pagelens.place.profile import Profile
@@ -102,15 +102,15 @@ class _Problem:
                 hstack([csr_array(writes / units[1]), none, -eye, none]),
             ]
         ).tocsc()
-        moved = (model.per_read != 0) | (model.per_write != 0)
+        moved = ((model.per_read != 0) | (model.per_write != 0)).any(axis=1)
         no_shares = csr_array((intervals, objects))
         self._resources = vstack(
             [
                 hstack(
                     [
                         no_shares,
-                        eye * (read * units[0] / self._unit),
-                        eye * (write * units[1] / self._unit),
+                        diags_array(read * units[0] / self._unit),
+                        diags_array(write * units[1] / self._unit),
                         -eye,
                     ]
                 )

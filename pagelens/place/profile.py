@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.workload import Cut, ObjectInfo, Timeline, Workload
-from pagelens.machine import Machine
+from pagelens.machine import CoreTimes, Machine
 from pagelens.place.memory_traffic import sampled_sets, traffic
+from pagelens.replay.core_model import core_model
 from pagelens.replay.stretches import Counts
 
 Floats = NDArray[np.float64]
@@ -45,6 +46,7 @@ class Profile:
     course: Floats  # [m, o] bytes live at every moment of the run
     live_bytes: Floats  # [m, o] the same without moments that ask for nothing more than another
     simulated: float  # share of the lines, by `pagelens.replay.whole_node.excerpts`
+    core: CoreTimes | None = None  # [i] of the program's instructions; None: issued at full width
 
     @property
     def bytes(self) -> Floats:
@@ -106,7 +108,17 @@ def profile(
         course=course.live_bytes,
         live_bytes=without_dominated(course.live_bytes),
         simulated=found.simulated,
+        core=core_of_intervals(workload, machine, course),
     )
+
+
+def core_of_intervals(workload: Workload, machine: Machine, course: Timeline) -> CoreTimes | None:
+    """Return what a core takes for the instructions of each interval, as `explain` models it."""
+    model = core_model(workload.samples, len(workload.phases), machine)
+    if model is None:
+        return None
+    number = {name: index for index, name in enumerate(workload.phases)}
+    return model.times.of_rows(np.array([number[name] for name in course.interval_phases], dtype=np.int64))
 
 
 def timeline(workload: Workload, machine: Machine, ranks: int) -> Timeline:

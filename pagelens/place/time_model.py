@@ -11,11 +11,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.machine import tiered_times
+from pagelens.machine import CoreTimes, tiered_times
 from pagelens.place.profile import Profile
 
 Floats = NDArray[np.float64]
 _LINES = ("fast_reads", "fast_writes", "slow_reads", "slow_writes")
+OF_CORE = "issue and stalls"  # what a core takes alone, as `tiered_times` calls it
 _SLOW = "slow memory"  # is DDR in processors' times; here it may be CXL's, another socket's or a GPU's host's
 
 
@@ -28,8 +29,8 @@ class TimeModel:
 
     resources: tuple[str, ...]
     slow: Floats  # [r, i]
-    per_read: Floats  # [r] seconds more if a line is read from fast memory instead of slow
-    per_write: Floats  # [r]
+    per_read: Floats  # [r, i] seconds more if a line is read from fast memory instead of slow
+    per_write: Floats  # [r, i]
     reads: Floats  # [i, o]
     writes: Floats
 
@@ -38,26 +39,38 @@ class TimeModel:
         """Return the model for a profile's machine."""
         zero = np.zeros(len(profile.phases))
 
-        def resources(**lines: Floats) -> Mapping[str, Floats]:
+        def resources(lines: Mapping[str, Floats], core: CoreTimes | None = None) -> Mapping[str, Floats]:
             counts = {**profile.counts, **dict.fromkeys(_LINES, zero), **lines}
-            return tiered_times(profile.machine, counts, profile.cores_used).resources
+            return tiered_times(profile.machine, counts, profile.cores_used, core).resources
 
-        none = resources()
+        none = resources({})
         names = tuple(none)
 
         def per_line(name: str) -> Floats:
-            one = resources(**{name: np.ones_like(zero)})
+            one = resources({name: np.ones_like(zero)})
             return np.array([(one[resource] - none[resource])[0] for resource in names])
 
-        each = {name: per_line(name) for name in _LINES}
+        each = {name: per_line(name)[:, None] for name in _LINES}
         reads, writes = profile.reads.sum(axis=1), profile.writes.sum(axis=1)
         slow = np.array([none[name] for name in names])
-        slow = slow + np.outer(each["slow_reads"], reads) + np.outer(each["slow_writes"], writes)
+        slow = slow + each["slow_reads"] * reads + each["slow_writes"] * writes
+        per_read = np.broadcast_to(each["fast_reads"] - each["slow_reads"], slow.shape)
+        per_write = np.broadcast_to(each["fast_writes"] - each["slow_writes"], slow.shape)
+        if profile.core is not None:
+            # How many misses overlap depends on how many there are, so all of them are given at once.
+            of_core = [
+                resources({f"{memory}_reads": reads}, profile.core)[OF_CORE] for memory in ("slow", "fast")
+            ]
+            gained = np.divide(of_core[1] - of_core[0], reads, out=np.zeros_like(reads), where=reads > 0)
+            names = (*names, OF_CORE)
+            slow, per_read = np.vstack([slow, of_core[0]]), np.vstack([per_read, gained])
+            per_write = np.vstack([per_write, zero])
+            slow[names.index("issue")] = resources({}, profile.core)["issue"]
         return cls(
             tuple(_SLOW if name == "DDR" else name for name in names),
             slow,
-            each["fast_reads"] - each["slow_reads"],
-            each["fast_writes"] - each["slow_writes"],
+            per_read,
+            per_write,
             profile.reads,
             profile.writes,
         )
@@ -68,7 +81,7 @@ class TimeModel:
         `shares` [o] in 0..1 is the share of each object in fast memory, or [i, o] if the shares change.
         """
         reads, writes = (self.reads * shares).sum(axis=1), (self.writes * shares).sum(axis=1)
-        return np.asarray(self.slow + np.outer(self.per_read, reads) + np.outer(self.per_write, writes))
+        return np.asarray(self.slow + self.per_read * reads + self.per_write * writes)
 
     def by_interval(self, shares: Floats) -> Floats:
         """Return seconds [i]."""
@@ -98,5 +111,5 @@ class TimeModel:
         reads, writes = self.reads @ shares.T, self.writes @ shares.T  # [i, n]
         times = np.full(reads.shape, -np.inf)
         for slow, read, write in zip(self.slow, self.per_read, self.per_write, strict=True):
-            np.maximum(times, slow[:, None] + read * reads + write * writes, out=times)
+            np.maximum(times, slow[:, None] + read[:, None] * reads + write[:, None] * writes, out=times)
         return np.asarray(times.sum(axis=0))

@@ -6,7 +6,7 @@ import numpy as np
 
 from pagelens import _core
 from pagelens.accesses.workload import ALL_SETS, KERNEL, Timeline
-from pagelens.machine import modelled_times
+from pagelens.machine import CoreTimes, modelled_times
 from pagelens.replay.memory_side import by_phase, replay
 from pagelens.replay.placement import Placement
 from pagelens.replay.run import Floats, instructions
@@ -18,12 +18,13 @@ def course_times(
     ranks: int,
     cores_used: int,
     translation: Mapping[str, Floats],
+    core: CoreTimes | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> Floats:
     """Return the seconds of `ranks` copies by interval.
 
-    `translation` has their TRANSLATION_COUNTS by interval. If the course has a sample of the lines, counts
-    are scaled up to all. Raises _core.Cancelled.
+    `translation` has their TRANSLATION_COUNTS by interval, and `core` is that of `modelled_times`. If the
+    course has a sample of the lines, counts are scaled up to all. Raises _core.Cancelled.
     """
     program, sample = course.program, course.sample
     of_objects = of_caches = None
@@ -39,4 +40,4 @@ def course_times(
     }
     executed = instructions(ranks, program.instructions, program.phases)
     columns = {**translation, **counts, "instructions": executed}
-    return modelled_times(placement.machine, columns, cores_used).time_s
+    return modelled_times(placement.machine, columns, cores_used, core=core).time_s

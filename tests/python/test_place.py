@@ -27,7 +27,8 @@ from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import Cut, ObjectInfo
 from pagelens.cli.text.place import render_terminal
 from pagelens.errors import Failure, UsageError
-from pagelens.machine import load_machine, tiered_times
+from pagelens.machine import CoreTimes, load_machine, tiered_times
+from pagelens.machine.core_times import DENSITIES, LEVELS
 from pagelens.machine.detect import System
 from pagelens.place.analysis import (
     SECONDS_OF_SWEEP,
@@ -100,11 +101,25 @@ def test_ours_is_behind_no_policy_and_all_fit_at_every_moment(seed: int, small: 
         assert ((shares >= 0) & (shares <= 1)).all()
 
 
-@given(SEEDS)
+def drawn_core(random: np.random.Generator, intervals: int) -> CoreTimes:
+    """Some core that often waits: few misses overlap."""
+    of_levels = (intervals, len(LEVELS))
+    return CoreTimes(
+        cycles=random.uniform(0.2, 3, intervals),
+        mispredicted=np.zeros(intervals),
+        past_filter=random.uniform(0.01, 0.3, of_levels),
+        irregular=random.uniform(0, 1, of_levels),
+        overlap=random.uniform(1, 8, (*of_levels, len(DENSITIES))),
+    )
+
+
+@given(SEEDS, st.booleans())
 @settings(max_examples=30, deadline=None)
-def test_the_cost_is_the_time_model_of_the_lines_in_either_memory(seed: int) -> None:
+def test_the_cost_is_the_time_model_of_the_lines_in_either_memory(seed: int, of_trace: bool) -> None:
     random = np.random.default_rng(seed)
     drawn_one = drawn(random, objects=4, intervals=6, small=False)
+    if of_trace:
+        drawn_one = replace(drawn_one, core=drawn_core(random, 6))
     shares = random.random(5)
     lines = {
         "fast_reads": drawn_one.reads @ shares,
@@ -112,7 +127,9 @@ def test_the_cost_is_the_time_model_of_the_lines_in_either_memory(seed: int) -> 
         "slow_reads": drawn_one.reads @ (1 - shares),
         "slow_writes": drawn_one.writes @ (1 - shares),
     }
-    expected = tiered_times(drawn_one.machine, {**drawn_one.counts, **lines}, drawn_one.cores_used)
+    expected = tiered_times(
+        drawn_one.machine, {**drawn_one.counts, **lines}, drawn_one.cores_used, drawn_one.core
+    )
     model = TimeModel.of(drawn_one)
     np.testing.assert_allclose(model.by_interval(shares), expected.time_s, rtol=1e-12)
     np.testing.assert_allclose(model.seconds_of_many(shares[None]), expected.time_s.sum(), rtol=1e-12)
