@@ -70,7 +70,7 @@ def compare_engines(title: str, program: list[str], folder: Path) -> None:
 
         def run_by(engine: str) -> None:
             if engine == "alone":
-                subprocess.run(program, stdout=nowhere, check=True)
+                subprocess.run(program, stdout=nowhere, check=False)  # tests/programs/copy.c ends with 7
             else:
                 output = str(folder / "engine.trace")
                 trace_program(
