@@ -254,7 +254,7 @@ def tiered_times(machine: Machine, counts: Columns, cores_used: int, core: CoreT
     issue = _issue_time(machine, counts, cores_used, core)
     stalls = _stalls(machine, counts, cores_used, core, reads["fast"] + reads["slow"], of_memory)
     resources = {**at_full_width.resources, "issue": issue, "issue and stalls": issue + stalls}
-    return _times(resources, issue + stalls, issue + np.add.reduce(list(transfers.values())))
+    return _times(resources, stalls, [np.add.reduce(list(transfers.values()))], None)
 
 
 def _beyond_caches(
