@@ -18,9 +18,14 @@ from pagelens.accesses.job import JobWorkload
 from pagelens.accesses.rank_traces import await_traces
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.trace_recorder import TraceRecorder
+from pagelens.accesses.workload import Workload
 from pagelens.api import fill_node, machine, simulate, traces
 from pagelens.errors import UsageError
+from pagelens.frames import Node
+from pagelens.frames.policies import policies
 from pagelens.host.mpi_rank import LaunchedRank, launched_rank
+from pagelens.replay import Run as CostOfRun
+from pagelens.replay import Simulation
 
 BASE, KIB = 0x7F00_0000_0000, 1024
 SWEEPS = 3
@@ -53,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "small.toml").write_text(MACHINE)
     recorded(folder / "app.0.trace", 4 * KIB)
     recorded(folder / "app.2.trace", 6 * KIB, ("field", "halo"))
-    recorded(folder / "app.10.trace", 4 * KIB)
+    recorded(folder / "app.10.trace", 4 * KIB, program="solver")
     return folder
 
 
@@ -66,17 +71,16 @@ def opened(folder: Path) -> list[TraceWorkload]:
 def test_equal_traces_are_copies(opened: list[TraceWorkload], name: str) -> None:
     """Three equal ranks cost what three copies of one of them cost."""
     model = machine(name)
-    job = simulate(JobWorkload(3 * opened[:1]), model, ["aged"], 1, progress=False)
-    copies = simulate(opened[0], model, ["aged"], 1, ranks=3, progress=False)
-    assert job.workload.processes == 3
-    counts = ["instructions", "l2_misses", "msc_reads", "msc_writes", "msc_misses", "time_s"]
-    for column in counts:
-        assert_allclose(job.placements[column], copies.placements[column], rtol=0.02, err_msg=column)
-    assert_allclose(job.bounds.most_s, copies.bounds.most_s)
-    key = ["policy", "node", "phase", "object"]
-    both = job.objects.join(copies.objects, on=key, how="full").drop_nulls()
-    assert both.height == copies.objects.height
-    assert_allclose(both["accesses"], both["accesses_right"], rtol=0.02)
+
+    def run(workload: Workload, ranks: int) -> CostOfRun:
+        simulation = Simulation(workload, model, ranks)
+        return simulation.run(simulation.place(policies["aged"], Node(model, seed=1, node=0)))
+
+    copies, job = run(opened[0], 3), run(JobWorkload(3 * opened[:1]), 1)
+    for column in ("instructions", "l2_misses", "msc_reads", "msc_writes"):
+        assert_allclose(job.counts[column], copies.counts[column], rtol=0.02, err_msg=column)
+    assert_allclose(job.times.time_s, copies.times.time_s, rtol=0.02)
+    assert_allclose(job.object_accesses, copies.object_accesses, rtol=0.02, atol=3 * 64)
 
 
 def test_each_rank_has_its_own_objects_and_pages(opened: list[TraceWorkload]) -> None:
@@ -97,7 +101,9 @@ def test_ranks_fill_up_with_copies_in_turn(opened: list[TraceWorkload]) -> None:
     assert copies == 1
     assert isinstance(filled, JobWorkload)
     assert filled.processes == filled.threads == 4
-    assert filled.footprint_bytes == job.footprint_bytes + opened[0].footprint_bytes
+    bytes_ = [trace.footprint_bytes for trace in opened]
+    assert bytes_[1] != bytes_[0]
+    assert filled.footprint_bytes == sum(bytes_) + bytes_[0]  # the fourth is a copy of the first
     assert filled.statements[0] == "3 ranks were traced. The other 1 are copies of them, in turn."
     assert fill_node(job, model, None) == (job, 1)
     with pytest.raises(UsageError, match="ranks: 2 is less than the 3 traces; leave some of them out"):
@@ -139,7 +145,8 @@ def test_the_command_makes_one_report(folder: Path, pagelens: Run) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     program = found["program"]
-    assert (program["name"], program["ranks"], program["job"]["traced_ranks"]) == ("app", 3, 3)
+    assert (program["name"], program["ranks"], program["job"]["traced_ranks"]) == ("app+solver", 3, 3)
+    assert program["job"]["statements"][-1].endswith("(app: ranks 0-1; solver: rank 2).")  # 10 after 2
     spread = {of["name"]: of for of in program["job"]["spreads"]}
     assert spread["resident bytes"]["most"] == pytest.approx(12 << 20, rel=0.1)
     assert {o["name"]: o["ranks"] for o in found["objects"]}["halo"] == 1
