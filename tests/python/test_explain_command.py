@@ -164,15 +164,6 @@ def test_a_trace_without_accesses_is_no_reason_for_a_verdict(
     assert len(said) == 2
 
 
-def test_of_traces_one_at_a_time_is_explained(explain: Run, tmp_path: Path) -> None:
-    done = explain("one.trace", "two.trace")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr
-        == "pagelens: one.trace: is a trace, and two.trace stands behind it; explain one at a time\n"
-    )
-
-
 def test_tracing_shows_its_progress_on_a_terminal(
     pagelens_command: Path, compile_c: Callable[[str], Path], tmp_path: Path
 ) -> None:
