@@ -62,8 +62,9 @@ def main() -> None:
     write_table(
         arguments.output,
         "Benchmarks",
-        f"{processor()}, {os.cpu_count()} CPUs, load {os.getloadavg()[1]:.1f}\n"
-        "(five minutes); written by `make bench`. Compare the ratios, not the absolute figures.",
+        "How fast is each part of pagelens, and how fast has it to be? `make bench` measured these figures\n"
+        f"on {processor()} with {os.cpu_count()} CPUs and a load of {os.getloadavg()[1]:.1f} (five\n"
+        "minutes). Compare the ratios, not the absolute figures.",
         ("figure", ">value", "unit", "required", "note"),
         map(shown, rows),
     )

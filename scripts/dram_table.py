@@ -22,29 +22,39 @@ DRAMS = (
 )  # fmt: skip
 
 INTRODUCTION = f"""\
-Two arrays of 16 MiB, `b[i] = a[i]` line by line: a line of `a` is read, one of `b` written with a
-streaming store; one core with 10 (DDR4) or 8 (Opteron) lines under way, 524,288 requests. *Distance*:
-from the beginning of the one to that of the other, in contiguous memory; *random frames*: 4 KiB pages
-anywhere, mean and standard deviation of {DRAWS} draws; *no row conflicts*: the ideal twin at 16 MiB. Maps and
-timings are those of `machines/dram/` ([docs/dram.md](../dram.md)); counted and modelled, nothing is
-measured or fitted. Written by `python scripts/dram_table.py --output docs/results/dram-offsets.md`.
+How much slower is a copy if the distance between its two arrays is a bad one? `b[i] = a[i]` copies an array
+of 16 MiB line by line. It reads a line of `a`, and writes a line of `b` with a streaming store. One core has
+10 (DDR4) or 8 (Opteron) lines under way, and makes 524,288 requests. Row conflicts are counted and times are
+modelled; nothing is measured or fitted. Maps and timings are those of `machines/dram/`
+([docs/dram.md](../dram.md)). `python scripts/dram_table.py --output docs/results/dram-offsets.md` wrote this
+page.
 
-The map explains each row: *clash* is the share of the pairs a[i], b[i] that lie in one bank but in
-different rows, and *told apart by* says which numbers of the place differ, in how many pairs.
-- Dips are at multiples of what one row of every bank holds together: 256 KiB on this DDR4 (16 KiB of
-  columns of two bank groups, x 4 banks, x 2 for the bank group's upper bit, x 2 ranks), 128 KiB on the
-  Opteron's DDR2 (16 KiB x 8 banks, as published: Ferreira, Pedretti, Brightwell, CUG 2008), 64 KiB on its DDR
-  (x 4 banks). There nothing but the row differs, and each turn from reads to writes and back finds
-  the bank with the other array's row open. 8 KiB further half of the pairs still meet.
-- 64 KiB more is the other bank group of this DDR4, 128 KiB more its other rank: no clash. The bus turns
-  round sooner between two ranks than within one, hence the least time; and slowest within a bank group,
-  which is why the ideal twin at 16 MiB takes longer than random frames. The rest of the dip is row conflicts.
-- Random frames clash by chance, once in the banks that a page can lie in. They use both ranks, which
-  contiguous arrays of 32 MiB on an Opteron do not (its ranks are 2 GiB each): without any conflict these
-  take a little longer.
-- The swizzle of DDR2's controller (rev. F) makes the bank depend on bits 18 to 25, so that none of these
-  distances dips; that of DDR's (rev. E) on bits 18, 19, 21 and 22, which 16 MiB (bit 24) leaves alone.
-- DDR-400's dips are shallow: its bus takes 10 ns a line, and with four banks random frames clash often."""
+| column or row | means |
+|---|---|
+| distance | from the beginning of one array to that of the other, in contiguous memory |
+| random frames | the 4 KiB pages lie anywhere: mean and standard deviation of {DRAWS} draws |
+| no row conflicts | the ideal twin, which finds every row open, at 16 MiB |
+| clash | the share of the pairs a[i], b[i] that lie in one bank but in different rows |
+| told apart by | which numbers of the place (rank, bank group, bank) differ, in how many pairs |
+
+The map of the addresses explains each row:
+- The bad distances are multiples of what one row of every bank holds together. That is 256 KiB on this DDR4
+  (16 KiB of columns of two bank groups, x 4 banks, x 2 for the bank group's upper bit, x 2 ranks). It is 128
+  KiB on the Opteron's DDR2 (16 KiB x 8 banks, as published: Ferreira, Pedretti, Brightwell, CUG 2008), and 64
+  KiB on its DDR (x 4 banks). At these distances only the row differs. So each turn from reads to writes, and
+  back, finds the row of the other array open in the bank. At 8 KiB more, half of the pairs still clash.
+- On this DDR4, 64 KiB more lead to the other bank group, and 128 KiB more to the other rank. There is no
+  clash. The bus turns round sooner between two ranks than within one, so 128 KiB more take the least time. It
+  turns round slowest within a bank group. So the ideal twin at 16 MiB takes longer than random frames. The
+  rest of the time at a bad distance is due to row conflicts.
+- Random frames clash by chance, once in the banks that a page can lie in. They use both ranks. Contiguous
+  arrays of 32 MiB on an Opteron do not, because its ranks have 2 GiB each. So without any conflict these
+  arrays take a little longer than random frames.
+- The swizzle of DDR2's controller (rev. F) makes the bank depend on bits 18 to 25, so none of these distances
+  is bad. That of DDR's controller (rev. E) makes it depend on bits 18, 19, 21 and 22. So 16 MiB, which is bit
+  24, is still a bad distance there.
+- With DDR-400, bad distances cost little. Its bus takes 10 ns a line, and with four banks random frames clash
+  often as well."""
 
 Lines = tuple[Requests, Requests]  # addresses of the two arrays' lines, in the order of the loop
 

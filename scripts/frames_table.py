@@ -118,13 +118,14 @@ def main() -> None:
     write_table(
         arguments.output,
         "Conflict shares after histories",
-        "Share of a job's pages whose slot holds another of its pages: 96 GiB node, 16 GiB direct-mapped\n"
-        "cache, jobs of 8 GiB, 15.5 GiB and 17.6e9 B by 68 processes; counted on modelled frames, means\n"
-        f"of {arguments.nodes} nodes.\n"
-        "*Experiment*: a bare buddy allocator without zones or per-cpu lists.\n"
-        "Written by `python scripts/frames_table.py --output docs/results/frames.md`.\n\n"
-        f"100 jobs of 4 to 80 GiB on one core: {exact:.1f} s at grain 1, {coarse:.2f} s at grain 64,\n"
-        f"at most {most_memory:.0f} MiB of memory in all.",
+        "How many pages of a job conflict, after which history of its node? The table has the share of the\n"
+        "job's pages whose slot holds another of its pages, counted on modelled frames. Each cell has three\n"
+        "shares, for jobs of 8 GiB, 15.5 GiB and 17.6e9 B by 68 processes. The node has 96 GiB and a\n"
+        f"direct-mapped cache of 16 GiB. The shares are means of {arguments.nodes} nodes.\n"
+        "*Experiment* is a bare buddy allocator without zones or per-cpu lists.\n"
+        "`python scripts/frames_table.py --output docs/results/frames.md` wrote this page.\n\n"
+        f"To simulate 100 jobs of 4 to 80 GiB takes {exact:.1f} s of processor time at grain 1, and\n"
+        f"{coarse:.2f} s at grain 64. All of this takes at most {most_memory:.0f} MiB of memory (measured).",
         ("node", "history", "experiment", "grain 1", "grain 64"),
         rows,
     )

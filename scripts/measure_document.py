@@ -43,10 +43,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True, help="the Markdown file; figures go beside it")
     output: Path = parser.parse_args().output
     parts = [
-        "# What one machine shows\n\nMade by `python scripts/measure_document.py --output "
-        "docs/results/measure.md` on a virtual machine of two processors that it shares with "
-        "others: each block is what the command printed, measured there "
-        "([how to read it](../measure.md)).\n"
+        "# What one machine shows\n\nWhat does `pagelens measure` print? Each block below is what the "
+        "command printed. It was measured on a virtual machine of two processors, beside other virtual "
+        "machines ([how to read it](../measure.md)). `python scripts/measure_document.py --output "
+        "docs/results/measure.md` wrote this page.\n"
     ]
     with tempfile.TemporaryDirectory() as folder:
         for name, title, words in SECTIONS:

@@ -55,11 +55,15 @@ def _document(found: dict[tuple[str, str], tuple[str, Any]]) -> list[str]:
     lines = [
         "# Programs on two memories",
         "",
-        "The programs of `examples/`, traced whole, a copy a core; made by `python",
-        "scripts/place_document.py`. All times are modelled ([place.md](../place.md)). At full scale and",
-        "declared, with every list of the hydro's arrays: study `placement` of [reproduce.md](reproduce.md).",
+        f"How much does a program gain if fast memory holds only {CAPACITY}% of its data? Programs of",
+        "`examples/` were traced whole, and each core runs a copy. All times are modelled",
+        "([place.md](../place.md)). The study `placement` of [reproduce.md](reproduce.md) has declared",
+        "programs at full scale, with every list of the hydro's arrays. `python scripts/place_document.py`",
+        "wrote this page.",
         "",
-        f"Share of all fast's gain with fast memory for {CAPACITY}% of the footprint:",
+        "*All fast* says how much faster the program is if all its data lie in fast memory. The other",
+        "columns give the share of this gain that each policy reaches with fast memory for",
+        f"{CAPACITY}% of the data:",
         "",
     ]
     policies = (
@@ -88,9 +92,10 @@ def _document(found: dict[tuple[str, str], tuple[str, Any]]) -> list[str]:
     ]
     lines += [
         "",
-        "Cache mode: random frames and frames in a row, the largest power of two that the capacity holds.",
-        f"Below {MOST_OF_GAIN:.0%} with the optimum: {', '.join(short) or 'none'}. It bounds all static",
-        "placements: what falls short there cannot be had by placing objects.",
+        "In cache mode the cache is as large as the largest power of two that the capacity holds. The two",
+        "shares are those of random frames and of frames in a row. These optima are below",
+        f"{MOST_OF_GAIN:.0%}, if only by rounding: {', '.join(short) or 'none'}. The optimum bounds all",
+        "static placements, so no other choice of objects gains what is missing there.",
     ]  # fmt: skip
     for (program, machine), (text, _) in found.items():
         lines += ["", f"## {program} on {machine}", "", "```", text, "```", ""]

@@ -136,18 +136,20 @@ def simulation(seed: int) -> str:
     return f"""
 ## The same lines through simulated caches
 
-One core an L2 reads its lines in turn, over and over; the caches are those of `explain` (docs/caches.md):
-L2, snoop filter, L3. Evictions by the snoop filter a line read, once nothing is new, of {count} placements:
-a contiguous buffer at every {SIMULATED_STEP * LARGE_BYTES // MIB} MiB of {PERIOD_MIB} MiB, and \
-{SIMULATED_DRAWS} packed draws. More lines than a set has ways, read
-in turn, push each other out one after the other: all of them miss, not only those beyond the ways. So the
-simulation has more, but in the same order.
+One core for each L2 reads its lines in turn, over and over. The caches are those of `explain`
+(docs/caches.md): L2, snoop filter, L3. The table has the snoop filter's evictions for each line that is read,
+once all lines have been read before (counted). It covers {count} placements: a contiguous buffer at every
+{SIMULATED_STEP * LARGE_BYTES // MIB} MiB of {PERIOD_MIB} MiB, and {SIMULATED_DRAWS} packed draws. If more \
+lines than a set has ways are read in turn, they
+push each other out one after the other. All of them miss, not only those beyond the ways. So the simulation
+has more conflicts than the static count, but puts the placements in the same order.
 
 | machine | static, mean / worst | evictions a line, mean / worst | rank correlation |
 |---|---|---|---:|
 {chr(10).join(lines)}
 
-Where the static count has none, the simulation has {short(float(found[shares == 0].max()))}.
+Where the static count has no conflicts, the simulation has at most \
+{short(float(found[shares == 0].max()))} evictions a line.
 """
 
 
@@ -165,22 +167,23 @@ def in_order(shares: NDArray[np.float64], found: NDArray[np.float64]) -> str:
 def introduction(draws: int, seed: int) -> str:
     """Says what the table shows and how it was made."""
     command = shlex.join(["python", "scripts/snoop_filter_table.py", *sys.argv[1:]])
-    return f"""Written by `{command}`.
+    return f"""How many lines do not fit into the snoop filter, although they fit into the L2s? Each L2 holds
+1,000,000 B (125,000 doubles, as in github.com/jdmccalpin/SKX-SF-Conflicts). A line is in conflict if it is
+beyond the 12 ways of its set, in its slice of the snoop filter. The table has the share of these lines,
+counted from physical addresses and the machine files alone. J. D. McCalpin described the mechanism (HPL and
+DGEMM performance variability on Intel Xeon Platinum 8160 processors, SC18) and the slices (TACC report
+TR-2021-03). `{command}` wrote this page.
 
-Share of lines that are beyond the 12 ways of their (slice, set) of the snoop filter while every L2
-holds 1,000,000 B (125,000 doubles, as github.com/jdmccalpin/SKX-SF-Conflicts has it): counted from
-physical addresses and the machine files alone. Mechanism: J. D. McCalpin, HPL and DGEMM performance
-variability on Intel Xeon Platinum 8160 processors, SC18. Slices: his TACC report TR-2021-03.
-
-- **contiguous**: one buffer for all L2s, at every 2 MiB of a GiB where it fits; mean and largest share.
-  These are all offsets, so there is no error to state.
-- **packed**: one buffer over random 2 MiB pages out of a pool of 96 GiB, filled one after the other;
-  {draws:,} draws (seed {seed}), mean and standard error.
-- **own page**: the same, but each L2 holds the beginning of a page of its own.
-- **reference**: what this page is held to, packed where nothing else is said. How many draws its random
-  figures are means of is not stated; its range for 24 slices is as wide as that of means of about
-  {REFERENCE_DRAWS} draws. **away** is the difference in standard errors of ours and such a mean, to be
-  below 3.
+- **contiguous**: All L2s share one buffer. It lies at every 2 MiB of a GiB where it fits. The table has the
+  mean and the largest share. These are all offsets, so there is no error to state.
+- **packed**: One buffer lies on random 2 MiB pages out of a pool of 96 GiB, which it fills one after the
+  other. The table has the mean and the standard error of {draws:,} draws (seed {seed}).
+- **own page**: This is the same, but each L2 holds the beginning of a page of its own.
+- **reference**: These are the figures that this page is held to, for packed pages unless something else is
+  said. How many draws they are means of is not stated. The range for 24 slices is as wide as that of means of
+  about {REFERENCE_DRAWS} draws.
+- **away**: This is how far our mean lies from such a mean, in standard errors of their difference. It has to
+  be below 3.
 
 KNL's row is for its 34 tiles with the geometry of Skylake's snoop filter, which is an assumption."""
 
@@ -199,7 +202,7 @@ def talk(socket: Socket, shares: NDArray[np.float64], picture: Path) -> str:
 | contiguous: only 18, 20 and 24 slices and KNL conflict | as in the table; 22 and 26 a little |
 | random 2 MiB pages: all above 16 cores conflict | as in the table |
 
-With buffers that go on at the GiB's beginning the mean on 24 slices is {short(mean)} (reference .0665).
+If buffers may go on at the beginning of the GiB, the mean on 24 slices is {short(mean)} (reference: .0665).
 
 ![Share of lines in conflict against the buffer's offset in a GiB, 24 slices]({picture.name})
 """
