@@ -183,7 +183,8 @@ def test_tracing_shows_its_progress_on_a_terminal(
     assert b"tracing: 1 s" in text or b"tracing: 0 s" in text
     after = text[text.rindex(b"tracing:") :]  # the bar of the nodes
     assert b"placements" in after
-    assert b"Page placement adds" in after or b"Page placement cannot" in after  # what the bounds say, before any node
+    # What the bounds say, before any node:
+    assert b"Page placement adds" in after or b"Page placement cannot" in after
 
 
 def test_of_two_runs_into_one_directory_the_second_says_so(explain: Run, tmp_path: Path) -> None:
