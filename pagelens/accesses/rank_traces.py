@@ -1,8 +1,10 @@
 """The traces of the ranks of one MPI job on a node. Each rank writes its own, and one of them reads all."""
 
+import fcntl
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pagelens.accesses.trace_result import partial_of
@@ -17,28 +19,65 @@ def path_of_rank(directory: Path, name: str, on_node: int) -> Path:
     return directory / f"{name}.{socket.gethostname().split('.')[0]}.{on_node}.trace"
 
 
-def begin_trace(directory: Path, name: str, rank: LaunchedRank) -> Path:
-    """Return where this rank's trace goes. What an earlier job left there is removed."""
+@contextmanager
+def begin_trace(directory: Path, name: str, rank: LaunchedRank) -> Iterator[Path]:
+    """Yield where this rank's trace goes. What an earlier job left there is removed.
+
+    While the context is entered, `await_traces` waits for the trace, even if it does not grow.
+    """
     path = path_of_rank(directory, name, rank.on_node)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    return path
+    with _lock_of(path).open("w") as lock:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            yield path
+        finally:
+            _lock_of(path).unlink(missing_ok=True)
 
 
 def await_traces(
-    paths: Sequence[Path], patience_s: float = PATIENCE_S, sleep: Callable[[float], None] = time.sleep
+    paths: Sequence[Path],
+    patience_s: float = PATIENCE_S,
+    sleep: Callable[[float], None] = time.sleep,
+    tell: Callable[[list[int]], object] = lambda numbers: None,
 ) -> list[Path]:
-    """Return the traces that are whole, as soon as all are, or once the missing ones have stopped growing.
+    """Return the traces that are whole, as soon as all are, or once no more will come.
 
-    A rank that failed leaves no trace. So no more is waited if for `patience_s` no byte came to any trace.
+    A rank that failed leaves no trace. So no more is waited if for `patience_s` no byte came to any trace,
+    and no rank whose trace is missing runs any more. If some of them run, `tell` gets their numbers, once.
     """
-    waited, before = 0.0, _sizes(paths)
-    while waited < patience_s and not all(path.exists() for path in paths):
+    waited, before, told = 0.0, _sizes(paths), False
+    while not all(path.exists() for path in paths):
+        if waited >= patience_s:
+            running = [number for number, path in enumerate(paths) if _is_in_work(path)]
+            if not running:
+                break
+            if not told:
+                tell(running)
+            waited, told = 0.0, True
         sleep(_POLL_S)
         waited += _POLL_S
         if (now := _sizes(paths)) != before:
             waited, before = 0.0, now
     return [path for path in paths if path.exists()]
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _is_in_work(path: Path) -> bool:
+    """Return whether a process is within `begin_trace` of this trace."""
+    try:
+        with _lock_of(path).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _sizes(paths: Sequence[Path]) -> list[int]:

@@ -145,23 +145,31 @@ def _name_of(program: Path) -> str:
 def trace_for_job(request: TraceRequest, output: Path | None, rank: LaunchedRank) -> None:
     """Trace the program of a rank that does not report, where the one that does will look for it."""
     name = _name_of(Path(request.command[0]))
-    path = begin_trace(output or OUTPUT / name, name, rank)
-    trace_program(replace(request, output=str(path)))
+    with begin_trace(output or OUTPUT / name, name, rank) as path:
+        trace_program(replace(request, output=str(path)))
 
 
 def _job(
     request: TraceRequest, directory: Path, name: str, rank: LaunchedRank, machine: Machine, quiet: bool
 ) -> Workload:
     """Trace this rank's program, and return the job of all ranks of the node whose traces come."""
-    _trace(request, begin_trace(directory, name, rank), quiet)
+    with begin_trace(directory, name, rank) as path:
+        _trace(request, path, quiet)
     every = [path_of_rank(directory, name, other) for other in range(rank.ranks_on_node)]
-    come = await_traces(every)
+    come = await_traces(every, tell=_say_who_runs)
     if missing := [str(number) for number, path in enumerate(every) if path not in come]:
         print(
             f"pagelens: no trace came of rank {', '.join(missing)} of this node; the others are explained",
             file=sys.stderr,
         )
     return traces(list(come), machine)
+
+
+def _say_who_runs(ranks: list[int]) -> None:
+    print(
+        f"pagelens: rank {', '.join(map(str, ranks))} of this node still runs; its trace is awaited",
+        file=sys.stderr,
+    )
 
 
 def _opened(target: Sequence[str], cut_of: CutOf | None, machine: Machine) -> Workload:

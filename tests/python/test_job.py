@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from small_program import MACHINE
 
 from pagelens.accesses.job import JobWorkload
-from pagelens.accesses.rank_traces import await_traces
+from pagelens.accesses.rank_traces import await_traces, begin_trace
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.accesses.workload import Workload
@@ -200,6 +200,26 @@ def test_the_reporting_rank_waits_as_long_as_traces_grow(tmp_path: Path) -> None
     assert await_traces(paths, patience_s=1.0, sleep=sleep) == paths[:2]  # the third rank failed
     assert sum(waited[2:]) == pytest.approx(1.2, abs=0.3)
     assert await_traces(paths[:2], patience_s=0) == paths[:2]
+
+
+def test_a_rank_that_still_runs_is_awaited_though_its_trace_does_not_grow(tmp_path: Path) -> None:
+    other, told, waited = LaunchedRank(1, 1, 2), list[list[int]](), list[float]()
+    with begin_trace(tmp_path, "app", LaunchedRank(0, 0, 2)) as own:
+        own.write_text("whole")
+    with begin_trace(tmp_path, "app", other) as path:
+
+        def sleep(seconds: float) -> None:
+            waited.append(seconds)
+            if sum(waited) > 5:
+                path.write_text("whole")
+
+        assert await_traces([own, path], patience_s=1.0, sleep=sleep, tell=told.append) == [own, path]
+    assert told == [[1]]
+    with begin_trace(tmp_path, "app", other) as path:
+        pass  # it failed
+    assert await_traces([own, path], patience_s=1.0, sleep=lambda _: None, tell=told.append) == [own]
+    assert len(told) == 1
+    assert list(tmp_path.iterdir()) == [own]
 
 
 def test_one_rank_reports_for_all(
