@@ -15,6 +15,7 @@ from .trace import (
 )
 from .trace_notes import (
     describe as describe,
+    describe_end as describe_end,
     end_lines as end_lines,
     nothing_traced as nothing_traced,
 )

@@ -27,16 +27,7 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
     """Yield one line for each thing that the user should know of the run."""
     if result.engine_note is not None:
         yield result.engine_note
-    if result.exit_status == -signal.SIGILL and result.unsupported is not None:
-        yield (
-            f"{request.command[0]} has {result.unsupported}, which QEMU does not execute; "
-            "let DynamoRIO run it (make engine in a clone of pagelens builds it), or "
-            "compile it with -march=x86-64-v3"
-        )
-    elif result.exit_status < 0:
-        name = signal.Signals(-result.exit_status).name
-        held = "what it did until then" if result.complete else "what had been written by then, not the last"
-        yield f"{request.command[0]} was killed by {name}; {result.path} holds {held}"
+    yield from describe_end(result, request)
     if result.complete and request.accesses and result.accesses >= request.accesses:
         share = result.share_seen or 0
         yield (
@@ -61,6 +52,20 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
         named = [f"{what} (process {process})" for process, what in result.untraced_children.items()]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         yield f"not traced: {', '.join(named[:3])}{more}; --follow-exec traces children"
+
+
+def describe_end(result: TraceResult, request: TraceRequest) -> Iterator[str]:
+    """Yield a line if a signal ended the program."""
+    if result.exit_status == -signal.SIGILL and result.unsupported is not None:
+        yield (
+            f"{request.command[0]} has {result.unsupported}, which QEMU does not execute; "
+            "let DynamoRIO run it (make engine in a clone of pagelens builds it), or "
+            "compile it with -march=x86-64-v3"
+        )
+    elif result.exit_status < 0:
+        name = signal.Signals(-result.exit_status).name
+        held = "what it did until then" if result.complete else "what had been written by then, not the last"
+        yield f"{request.command[0]} was killed by {name}; {result.path} holds {held}"
 
 
 def end_lines(result: TraceResult, stdout: bool = False) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from pagelens.accesses import (
     CutOf,
+    JobWorkload,
     TraceRequest,
     Workload,
     await_traces,
     begin_trace,
     describe,
+    describe_end,
     end_lines,
     is_trace,
     nothing_traced,
@@ -146,7 +148,10 @@ def trace_for_job(request: TraceRequest, output: Path | None, rank: LaunchedRank
     """Trace the program of a rank that does not report, where the one that does will look for it."""
     name = _name_of(Path(request.command[0]))
     with begin_trace(output or OUTPUT / name, name, rank) as path:
-        trace_program(replace(request, output=str(path)))
+        request = replace(request, output=str(path))
+        result = trace_program(request)
+    for line in describe_end(result, request):
+        print(f"pagelens: rank {rank.number}: {line}", file=sys.stderr)
 
 
 def _job(
@@ -154,7 +159,7 @@ def _job(
 ) -> Workload:
     """Trace this rank's program, and return the job of all ranks of the node whose traces come."""
     with begin_trace(directory, name, rank) as path:
-        _trace(request, path, quiet)
+        _trace(request, path, quiet, of_job=True)
     every = [path_of_rank(directory, name, other) for other in range(rank.ranks_on_node)]
     come = await_traces(every, tell=_say_who_runs)
     if missing := [str(number) for number, path in enumerate(every) if path not in come]:
@@ -162,7 +167,15 @@ def _job(
             f"pagelens: no trace came of rank {', '.join(missing)} of this node; the others are explained",
             file=sys.stderr,
         )
-    return traces(list(come), machine)
+    found = []
+    for path in come:
+        try:
+            found.append(trace(path, machine=machine))
+        except Failure as error:  # such as a rank that was killed before it wrote anything
+            print(f"pagelens: {error}; the other ranks are explained", file=sys.stderr)
+    if not found:
+        raise Failure("no rank of this node has a trace with accesses; there is nothing to explain")
+    return JobWorkload(found)
 
 
 def _say_who_runs(ranks: list[int]) -> None:
@@ -206,8 +219,11 @@ def _fill(
     return Source(filled, scale_to(machine, filled.footprint_bytes, size, copies), directory)
 
 
-def _trace(request: TraceRequest, path: Path, quiet: bool) -> Path:
-    """Trace the program. What the user should know of its run goes to standard error."""
+def _trace(request: TraceRequest, path: Path, quiet: bool, of_job: bool = False) -> Path:
+    """Trace the program. What the user should know of its run goes to standard error.
+
+    Raises Failure if there is nothing to explain, but not of a job, which has other ranks.
+    """
     request = replace(request, output=str(path))
     with progress_bar(quiet, "tracing") as progress:
         result = trace_program(request, progress.traced)
@@ -217,7 +233,7 @@ def _trace(request: TraceRequest, path: Path, quiet: bool) -> Path:
     if result.interrupted:
         raise Interrupted(f"interrupted while tracing; {result.path} holds what the program did until then")
     kept = result.busiest if request.follow_exec else result.kept
-    if kept is not None and kept.complete and kept.accesses == 0:
+    if kept is not None and kept.complete and kept.accesses == 0 and not of_job:
         why = nothing_traced(result, request) or "no access was traced"
         raise Failure(f"{why}; there is nothing to explain")
     for line in notes:

@@ -247,6 +247,42 @@ def test_one_rank_reports_for_all(
     assert "--timed: runs one process, not the ranks of a job" in refused.stderr
 
 
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_rank_that_is_killed_is_said_and_left_out(
+    folder: Path,
+    built: Callable[..., Path],
+    pagelens: Run,
+    pagelens_command: Path,
+    tmp_path: Path,
+    killed: int,
+) -> None:
+    """Its trace has no accesses, because what it had not written yet is lost."""
+    program = built("sweeps")
+    (tmp_path / "shell").mkdir()
+    shutil.copy("/bin/sh", tmp_path / "shell" / program.name)
+    words = ["explain", "--machine", folder / "small.toml", "--nodes", "1", "--policies", "aged", "-o", "out"]
+    kill_itself = [Path("shell") / program.name, "-c", "kill -9 $$"]
+
+    def command(rank: int) -> list[str | Path]:
+        return [*words, "--", *(kill_itself if rank == killed else [program])]
+
+    def environment(rank: int) -> dict[str, str]:
+        return {"PMI_RANK": str(rank), "MPI_LOCALRANKID": str(rank), "MPI_LOCALNRANKS": "2"}
+
+    other = subprocess.Popen(
+        [pagelens_command, *command(1)], cwd=tmp_path, env={**os.environ, **environment(1)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    done = pagelens(*command(0), env=environment(0))
+    said = other.communicate()[1]
+    assert (other.returncode, done.returncode) == (0, 0), (said, done.stderr)
+    assert "was killed by SIGKILL" in (said if killed == 1 else done.stderr)
+    assert (said == "") == (killed == 0)
+    assert "it holds no accesses to explain" in done.stderr
+    assert "the other ranks are explained" in done.stderr
+    assert "Report: out/report.html" in done.stdout
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("launcher", ["openmpi", "mpich"])
