@@ -1,4 +1,5 @@
-/* Four threads, twice: each fills an array of its own and meets the others. */
+/* Four threads, twice or as often as the argument says: each fills an array of its own and meets
+ * the others. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +15,11 @@ static void* work(void* sum) {
     return 0;
 }
 
-int main(void) {
+int main(int count, char** arguments) {
+    const int rounds = count > 1 ? atoi(arguments[1]) : 2;
     double sums[4] = {0};
     pthread_barrier_init(&barrier, 0, 4);
-    for (int round = 0; round < 2; ++round) {
+    for (int round = 0; round < rounds; ++round) {
         pthread_t threads[4];
         for (int i = 0; i < 4; ++i) pthread_create(&threads[i], 0, work, &sums[i]);
         for (int i = 0; i < 4; ++i) pthread_join(threads[i], 0);

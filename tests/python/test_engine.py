@@ -243,6 +243,15 @@ def test_code_of_blocks_leaves_the_trace_as_it_is(
 
 
 @needs_engine
+def test_threads_may_come_and_go(pagelens: Run, built: Callable[..., Path]) -> None:
+    """Each of them gives its memory back to the heap that it came from."""
+    command = [built("threads"), "16"]
+    alone = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = pagelens("trace", "--engine", "dynamorio", "--accesses", "100000", "--", *command)
+    assert (done.stdout, done.returncode) == (alone.stdout, 0), done.stderr
+
+
+@needs_engine
 def test_registers_are_the_programs_own_after_a_fault(pagelens: Run, built: Callable[..., Path]) -> None:
     done = pagelens("trace", "--engine", "dynamorio", "--", built("faults"))
     assert (done.stdout, done.returncode) == ("done\n", 0)

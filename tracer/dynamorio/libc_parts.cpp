@@ -7,6 +7,8 @@
 // - Its memcpy, memmove and memset move byte by byte, and are most of some traces' time.
 // - The client's libc was never told of the program's threads. It believes to be alone, and its
 //   mutexes and conditions wake nobody.
+// - The loader takes DynamoRIO's malloc and free, but leaves aligned_alloc to the libc. What that
+//   handed out would be given back to the wrong heap.
 #include <dlfcn.h>
 #include <elf.h>
 #include <emmintrin.h>
@@ -16,9 +18,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <span>
 
 // Hidden functions are bound when the client is linked, without asking the loader. The linker's
@@ -151,6 +155,22 @@ int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
 int pthread_cond_signal(pthread_cond_t* condition) noexcept { return signal(condition, 1); }
 int pthread_cond_broadcast(pthread_cond_t* condition) noexcept {
     return signal(condition, std::numeric_limits<int>::max());
+}
+
+// Just before the memory is where it begins on the heap.
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+    const std::size_t unit = std::max(static_cast<std::size_t>(alignment), sizeof(void*));
+    void* const whole = ::operator new(bytes + unit);
+    const auto begin = reinterpret_cast<std::uintptr_t>(whole) + sizeof(void*);
+    auto** const memory = reinterpret_cast<void**>((begin + unit - 1) / unit * unit);
+    memory[-1] = whole;
+    return memory;
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+    if (memory != nullptr) ::operator delete(static_cast<void**>(memory)[-1]);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t alignment) noexcept {
+    ::operator delete(memory, alignment);
 }
 
 int _dl_find_object(void* address, struct dl_find_object* found) noexcept {
