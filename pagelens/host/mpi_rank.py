@@ -16,7 +16,7 @@ _ON_NODE = (
 
 @dataclass(frozen=True)
 class LaunchedRank:
-    """A rank of a job that has several ranks on this node."""
+    """A rank of a job that has several ranks on this node, or on others."""
 
     number: int  # among all ranks
     on_node: int  # among those of the node, from 0
@@ -29,9 +29,9 @@ class LaunchedRank:
 
 
 def launched_rank(environment: Mapping[str, str]) -> LaunchedRank | None:
-    """Return the rank that a launcher says this process is, or None if it is alone on its node.
+    """Return the rank that a launcher says this process is. What is no number is as if it were not there.
 
-    What is no number is as if it were not there.
+    None: it is in no job, or it is rank 0 and alone on its node, so that its report is of one process.
     """
     numbers = [found for name in RANK_VARIABLES if (found := _number(environment, name)) is not None]
     if not numbers:
@@ -39,7 +39,8 @@ def launched_rank(environment: Mapping[str, str]) -> LaunchedRank | None:
     for name, size in _ON_NODE:
         on_node, ranks = _number(environment, name), _number(environment, size)
         if on_node is not None and ranks is not None:
-            return LaunchedRank(numbers[0], on_node, ranks) if ranks > 1 else None
+            this = LaunchedRank(numbers[0], on_node, ranks)
+            return this if ranks > 1 or not this.reports else None
     return None
 
 

@@ -173,6 +173,8 @@ def test_the_command_makes_one_report(folder: Path, pagelens: Run) -> None:
         ({"SLURM_PROCID": "2", "SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"},
          LaunchedRank(2, 0, 2)),
         ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "1"}, None),
+        ({"SLURM_PROCID": "3", "SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "1(x4)"},
+         LaunchedRank(3, 0, 1)),
         ({"PMI_RANK": "x", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "8"}, None),
         ({"PMI_RANK": "1"}, None),
     ],
