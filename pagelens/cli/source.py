@@ -121,8 +121,13 @@ def trace_or_open(
         with claim_directory(output or OUTPUT / opened.name) as directory:
             yield _fill(opened, machine, ranks, full_size, directory)
         return
-    launched = 1 if rank is None else rank.ranks_on_node
-    check_ranks(max(launched, ranks or 1), machine, 1, "--ranks")  # before the program runs, which takes long
+    cores = machine.cores.count.value
+    if rank is not None and rank.ranks_on_node > cores:
+        raise UsageError(
+            f"--machine: the {rank.ranks_on_node} ranks of this node are more than the {cores} cores of "
+            f"{machine.name}; name a machine that has them"
+        )
+    check_ranks(ranks or 1, machine, 1, "--ranks")  # before the program runs, which takes long
     try:
         str(path.resolve()).encode()
     except UnicodeEncodeError:

@@ -245,6 +245,9 @@ def test_one_rank_reports_for_all(
     assert "Report:" not in said[0]
     assert said[1] == ""
     assert len(list((tmp_path / "out").glob(f"{program.name}.*.[01].trace"))) == 2
+    crowd = environment(0) | {"MPI_LOCALNRANKS": "5"}
+    refused = pagelens(*words, "--", program, env=crowd)
+    assert "--machine: the 5 ranks of this node are more than the 4 cores of small" in refused.stderr
     refused = pagelens(*words, "--timed", "--", program, env=environment(0))
     assert "--timed: runs one process, not the ranks of a job" in refused.stderr
 
