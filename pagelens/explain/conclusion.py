@@ -57,7 +57,7 @@ def conclude(
                 *_coverage(program, simulated),
                 _no_effect(where, most, remedies),
                 *(bounded := _bounded(bounds)),
-                *([] if _any_unsure(remedies) else ["To make it faster, look elsewhere."]),
+                *([] if _any_unsure(remedies) else [_elsewhere(base)]),
                 *_where_it_lies(machine),
                 *_unknown(remedies, base.nodes),
                 *_harm(remedies),
@@ -87,13 +87,20 @@ def _no_effect(where: str, most: float, remedies: Sequence[RemedyGain]) -> str:
     history = f"the node's history changes its time by at most {100 * (most - 1):.1f}%"
     if _any_unsure(remedies):
         return (
-            f"No effect of page placement was found for this program on {_a(where)} node: {history}. Whether "
+            f"No effect of page placement was found for this program on {_node(where)}: {history}. Whether "
             "a remedy helps stays open."
         )
     return (
-        f"Page placement does not matter for this program on {_a(where)} node: {history}, and no remedy "
+        f"Page placement does not matter for this program on {_node(where)}: {history}, and no remedy "
         "saves more than that."
     )
+
+
+def _elsewhere(base: Distribution) -> str:
+    """Say what limits a program whose speed does not depend on placement."""
+    limit = max(base.resources, key=lambda r: r.bound_s)
+    share, name = _percent(limit.bound_s / base.mean_s), RESOURCES_IN_WORDS[limit.name]
+    return f"To make it faster, look elsewhere: {share} of its time is limited by {name}."
 
 
 def _any_unsure(remedies: Sequence[RemedyGain]) -> bool:
@@ -140,13 +147,13 @@ def _is_open(of: Distribution) -> bool:
 
 def _size(where: str, base: Distribution, distributions: Sequence[Distribution]) -> Iterator[str]:
     """Say that placement matters, how much slower the program is than it could be, and on how many nodes."""
-    matters = f"Page placement matters for this program on {_a(where)} node"
+    matters = f"Page placement matters for this program on {_node(where)}"
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
     if base.policy == "aged" and fresh is not None and _is_open(fresh):
         yield (
-            f"{matters}. The simulation is too small to tell how much slower it runs on a median node that "
+            f"{matters}. The simulation is too small to tell how much longer it takes on a median node that "
             "has run other jobs before ('aged') than in contiguous physical memory: "
-            f"{_times(fresh.gain_median)} (95% interval {fresh.gain_median_low:.2f}-"
+            f"{_times(fresh.gain_median)} as long (95% interval {fresh.gain_median_low:.2f}-"
             f"{fresh.gain_median_high:.2f})."
         )
     elif base.policy == "aged" and fresh is not None:
@@ -156,8 +163,8 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
             f"{matters}, but not because of earlier jobs: after them ('aged') it runs about as fast as in "
             "contiguous physical memory."
             if _is_one(ratio) and alike
-            else f"{matters}: on a median node that has run other jobs before ('aged'), it runs "
-            f"{_slower(ratio)} in contiguous physical memory."
+            else f"{matters}: on a median node that has run other jobs before ('aged'), it "
+            f"{_as_long(ratio)} in contiguous physical memory."
         )
     else:
         fastest = min(distributions, key=lambda d: d.median_s)
@@ -166,8 +173,8 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         elif fastest is base:
             yield f"{matters}. It runs fastest under '{base.policy}'."
         else:
-            slower = _slower(fastest.gain_median if _differs(fastest) else 1.0)
-            yield f"{matters}: under '{base.policy}' it runs {slower} under '{fastest.policy}'."
+            as_long = _as_long(fastest.gain_median if _differs(fastest) else 1.0)
+            yield f"{matters}: under '{base.policy}' it {as_long} under '{fastest.policy}'."
     if base.slower_20_percent >= 0.005:
         worst = base.worst_s / base.median_s * base.median_slowdown
         share = _percent(base.slower_20_percent)
@@ -203,7 +210,7 @@ def _why_fresh_is_slower(
         return
     slower = max(fresh.resources, key=lambda r: r.busy_s - base.resource(r.name).busy_s)
     yield (
-        f"On contiguous frames {RESOURCES_IN_WORDS[slower.name]} takes more of the time: "
+        f"On contiguous frames, more time goes to {RESOURCES_IN_WORDS[slower.name]}: "
         f"{format_time(slower.busy_s)} instead of {format_time(base.resource(slower.name).busy_s)}."
     )
 
@@ -233,7 +240,7 @@ def _causes(
     causes = [f"{_percent(first[0])} is due to {first[1]}"]
     causes += [f"{_percent(share)} to {name}" for share, name in others]
     said = [
-        f"The program loses {_percent(loss / cause.time_s)} of its time to more than {_COMPULSORY}.",
+        f"The program loses {_percent(loss / cause.time_s)} of its time beyond {_COMPULSORY}.",
         f"Of the lost time, {', '.join(causes)}.",
     ]
     said += [
@@ -263,22 +270,25 @@ def advice(remedies: Sequence[RemedyGain]) -> str:
 
 
 def other_order(remedies: Sequence[RemedyGain]) -> str:
-    """Say if the best remedy on the slow nodes differs from the best in the median; else say nothing."""
+    """Say if the best remedy on the slow nodes differs from the best in the median, and gains there.
+
+    Otherwise say nothing.
+    """
     if not remedies:
         return ""
     first = remedies[0]
     slow = max(remedies, key=lambda r: r.gain_p95)
     worst = max(remedies, key=lambda r: r.gain_worst)
     parts = []
-    if slow.gain_p95 > MATTERS * first.gain_p95:
+    if slow.gain_p95 > MATTERS * max(first.gain_p95, 1):
         parts.append(
-            f"on the slow nodes (95th percentile) '{slow.policy}' gains more: {_times(slow.gain_p95)} "
-            f"against {_times(first.gain_p95)}"
+            f"on the slow nodes (95th percentile) '{slow.policy}' gains more than '{first.policy}': "
+            f"{_times(slow.gain_p95)} against {_times(first.gain_p95)}"
         )
-    if worst.gain_worst > MATTERS * first.gain_worst:
+    if worst.gain_worst > MATTERS * max(first.gain_worst, 1):
         parts.append(
-            f"for the worst node '{worst.policy}' gains most: {_times(worst.gain_worst)} "
-            f"against {_times(first.gain_worst)}"
+            f"for the worst node '{worst.policy}' gains more than '{first.policy}': "
+            f"{_times(worst.gain_worst)} against {_times(first.gain_worst)}"
         )
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
@@ -332,8 +342,8 @@ def _harm(remedies: Sequence[RemedyGain]) -> list[str]:
     slower = [r for r in remedies if r.verdict == "costs"]
     if not slower:
         return []
-    which = ", ".join(f"'{r.policy}' ({_times(1 / r.gain_median)})" for r in slower)
-    return [f"These remedies would make the program slower: {which}."]
+    which = ", ".join(f"'{r.policy}' ({_times(1 / r.gain_median)} as long)" for r in slower)
+    return [f"With these remedies the program would take longer: {which}."]
 
 
 def _unknown(remedies: Sequence[RemedyGain], nodes: int) -> list[str]:
@@ -351,8 +361,8 @@ def _unknown(remedies: Sequence[RemedyGain], nodes: int) -> list[str]:
         if few_nodes_note(nodes):
             sentences.append("Simulating more nodes (--nodes) may tell.")
     sentences += [
-        f"Nothing is claimed for '{r.policy}': it is {_faster(r.gain_median)} if all resources work at the "
-        f"same time, and {_faster(r.gain_serial)} if they take turns."
+        f"Nothing is claimed for '{r.policy}': with it the program runs {_times(r.gain_median)} as fast if "
+        f"all resources work at the same time, and {_times(r.gain_serial)} as fast if they take turns."
         for r in remedies
         if r.verdict == "bounds disagree"
     ]
@@ -419,13 +429,11 @@ def _coverage(program: ProgramRecord, simulated: float) -> list[str]:
     return sentences
 
 
-def _a(name: str) -> str:
-    """Return a machine's name with its article: "an AMD EPYC", "a Xeon"."""
-    return f"{'an' if name.startswith(tuple('AEIOaeio')) else 'a'} {name}"
-
-
-def _faster(gain: float) -> str:
-    return f"{_times(gain)} faster" if gain >= 1 else f"{_times(1 / gain)} slower"
+def _node(machine: str) -> str:
+    """Return a machine's name as a node: "an AMD EPYC node", "a node with two EPYC 9654"."""
+    if machine.startswith("Two "):
+        return f"a node with two {machine.removeprefix('Two ')}"
+    return f"{'an' if machine.startswith(tuple('AEIOaeio')) else 'a'} {machine} node"
 
 
 def has_effect(remedy: RemedyGain) -> bool:
@@ -448,10 +456,8 @@ def _gain(remedy: RemedyGain) -> str:
     return f"{text}."
 
 
-def _slower(ratio: float) -> str:
-    if _is_one(ratio):
-        return "about as fast as"
-    return f"{_times(1 / ratio)} faster than" if ratio < 1 else f"{_times(ratio)} slower than"
+def _as_long(ratio: float) -> str:
+    return "runs about as fast as" if _is_one(ratio) else f"takes {_times(ratio)} as long as"
 
 
 def _is_one(ratio: float) -> bool:

@@ -85,7 +85,7 @@ def test_the_conclusion_names_cause_culprit_and_remedy(explanation: Explanation)
     assert explanation.conclusion.placement_matters
     assert text.startswith(
         "Page placement matters for this program on a Cori KNL node: on a median node that has run other "
-        "jobs before ('aged'), it runs 1.98x slower than in contiguous physical memory."
+        "jobs before ('aged'), it takes 1.98x as long as in contiguous physical memory."
     )
     for part in (
         "conflicts in the memory-side cache",
@@ -111,7 +111,7 @@ def test_why_a_fresh_node_is_slower_is_said(explanation: Explanation, attributed
     if attributed:
         assert said == ["What costs more on contiguous frames is mostly conflicts in the memory-side cache."]
     else:
-        assert said[0].startswith("On contiguous frames DDR takes more of the time: ")
+        assert said[0].startswith("On contiguous frames, more time goes to DDR: ")
     equal = slower.model_copy(update={"gain_median_high": 1.01})
     assert list(_why_fresh_is_slower(base, [base, equal], parts)) == []
 
@@ -144,7 +144,7 @@ def test_where_placement_does_not_matter_that_is_all_that_is_said() -> None:
     assert not found.placement_matters
     assert found.sentences[0].startswith("Page placement does not matter for this program on a Cori KNL node")
     elsewhere, rare = found.sentences[1:]
-    assert elsewhere == "To make it faster, look elsewhere."
+    assert elsewhere == "To make it faster, look elsewhere: 84% of its time is limited by the fast memory."
     assert rare.startswith("Rare slow nodes may be missing here: ")
 
 
@@ -171,7 +171,7 @@ def test_what_makes_an_indifferent_program_slower_is_said() -> None:
     )
     found = explain(dataclasses.replace(ensemble, tables=tables)).conclusion
     assert not found.placement_matters
-    assert "These remedies would make the program slower: '2m' (9.0x)." in found.sentences
+    assert "With these remedies the program would take longer: '2m' (9.0x as long)." in found.sentences
 
 
 def test_a_phase_is_explained_alone() -> None:
@@ -235,14 +235,31 @@ def test_where_another_remedy_helps_the_slow_nodes_more_it_is_said(explanation: 
         ({"gain_median": 1.5, "gain_p95": 2.0, "gain_worst": 2.0}, ""),
         (
             {"gain_median": 1.5, "gain_p95": 3.0, "gain_worst": 2.0},
-            "On the slow nodes (95th percentile) '2m' gains more: 3.0x against 2.0x.",
+            "On the slow nodes (95th percentile) '2m' gains more than 'aged+zonesort': 3.0x against 2.0x.",
         ),
         (
             {"gain_median": 1.5, "gain_p95": 2.0, "gain_worst": 4.0},
-            "For the worst node '2m' gains most: 4.0x against 2.0x.",
+            "For the worst node '2m' gains more than 'aged+zonesort': 4.0x against 2.0x.",
         ),
     ):
         assert other_order([first, second.model_copy(update=update)]) == said
+    harmful = first.model_copy(update={"gain_p95": 0.9, "gain_worst": 0.9})
+    useless = second.model_copy(update=dict.fromkeys(level, 1.01))
+    assert other_order([harmful, useless]) == ""
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        ("Two EPYC 9654", "on a node with two EPYC 9654: "),
+        ("AMD EPYC", "on an AMD EPYC node: "),
+        ("Two-socket Sandy Bridge", "on a Two-socket Sandy Bridge node: "),
+    ],
+)
+def test_a_machine_has_its_article(explanation: Explanation, machine: str, said: str) -> None:
+    base = explanation.distribution("aged")
+    fresh = explanation.distribution("contiguous")
+    assert said in next(_size(machine, base, [base, fresh]))
 
 
 def test_a_gain_that_slow_nodes_do_not_have_is_said_so(explanation: Explanation) -> None:

@@ -58,7 +58,7 @@ def test_the_first_twelve_lines_answer_alone(explanation: Explanation) -> None:
     first = explanation.remedies[0]
     for answer in (
         "Page placement matters for this program",
-        "1.98x slower",
+        "1.98x as long",
         "is due to conflicts in the memory-side cache",
         f"The best remedy is '{first.policy}'",
         f"(95% interval {first.gain_median_low:.2f}-{first.gain_median_high:.2f})",
