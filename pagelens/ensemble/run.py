@@ -13,6 +13,7 @@ from pagelens.interrupts import ctrl_c_sets
 
 Progress = Callable[[float, int], None]  # pieces done, with the parts of those under way; pieces in all
 LOOK_S = 0.2  # seconds between two looks at the pieces under way
+_NEARLY_ALL = 0.99
 
 
 def run_pieces(
@@ -70,5 +71,8 @@ def run_pieces(
 
 
 def _share(piece: Piece, flags: Mapping[Piece, _core.CancelFlag]) -> float:
-    """Return which share of a piece is done. An attribution is many replays, of which it says nothing."""
-    return 0.0 if piece.attributed else flags[piece].share
+    """Return which share of a piece is done, always less than all of it until its rows are kept.
+
+    An attribution is many replays, of which this says nothing.
+    """
+    return 0.0 if piece.attributed else min(flags[piece].share, _NEARLY_ALL)
