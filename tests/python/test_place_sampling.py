@@ -22,6 +22,10 @@ from pagelens.replay.whole_node import NodeCounts, Parts, node_model, replay_nod
 
 SOME = sum(1 << place for place in traffic.SETS)
 MACHINES = ("cori-knl-flat", "sandy-bridge-two-socket", "xeon-max-flat")
+# The tests that replay every line take the longest: make test has one machine of them.
+ONE_QUICKLY = [
+    name if name == "cori-knl-flat" else pytest.param(name, marks=pytest.mark.long) for name in MACHINES
+]
 
 # Three arrays: swept, gathered at random and updated; and small blocks that come and go.
 PROGRAM = """
@@ -105,7 +109,7 @@ def test_what_the_sample_counts_of_all_lines_is_what_the_survey_does(traced: Pat
     assert (sample.touched > 0).mean() > 0.9
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", ONE_QUICKLY)
 def test_a_sampled_profile_is_close_to_that_of_every_line_of_every_rank(
     traced: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -156,7 +160,7 @@ def test_a_sampled_profile_is_the_same_each_time_and_on_any_number_of_processors
         np.testing.assert_array_equal(found[1].counts[counter], values)
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", ONE_QUICKLY)
 def test_cache_mode_from_a_sample_is_close_to_that_of_all_lines(
     traced: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -117,7 +117,9 @@ def test_large_pages_apply_the_l2_when_compiling() -> None:
     assert no_cache["msc_reads"][-1] == pytest.approx(small["msc_reads"][-1], rel=0.05)
 
 
-@pytest.mark.parametrize("policy", ["contiguous", "random", "2m"])
+@pytest.mark.parametrize(
+    "policy", ["random", *(pytest.param(n, marks=pytest.mark.long) for n in ("contiguous", "2m"))]
+)
 def test_behind_an_l3_the_sampled_replay_asks_memory_for_what_the_whole_one_does(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
