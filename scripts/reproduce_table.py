@@ -63,7 +63,7 @@ def section(study: Found, output: Path) -> Iterator[str]:
     yield from (f"## {study.data['title']}", "")
     yield (
         f"`{study.data['name']}`: {study.data['source']}. Of {of_study.claims} predicted claims "
-        f"{of_study.held} hold. {study.data['note']}"
+        f"{of_study.held} {'holds' if of_study.held == 1 else 'hold'}. {study.data['note']}"
     )
     yield ""
     for key in study.data["figures"]:
