@@ -49,11 +49,12 @@ def conclude(
     """
     base = next(d for d in distributions if d.policy == baseline)
     where = machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node")
+    assumed = [of.name for of in machine.inputs if of.origin == "assumed"]
     if (most := _largest_effect(base, distributions, remedies)) <= MATTERS:
         return Conclusion(
             placement_matters=False,
             sentences=[
-                *far_off(timed, program.share_seen),
+                *far_off(timed, program.share_seen, assumed),
                 *_coverage(program, simulated),
                 _no_effect(where, most, remedies),
                 *(bounded := _bounded(bounds)),
@@ -66,7 +67,7 @@ def conclude(
                 *beside(timed, program.share_seen),
             ],
         )
-    sentences = [*far_off(timed, program.share_seen), *_coverage(program, simulated)]
+    sentences = [*far_off(timed, program.share_seen, assumed), *_coverage(program, simulated)]
     sentences += [
         *_size(where, base, distributions),
         *_why_fresh_is_slower(base, distributions, attributions),

@@ -15,6 +15,7 @@ from pagelens.units import format_time
 # The report warns if modelled and measured times differ by more than this factor.
 FAR = 1.5
 RUNS = 3
+_MEASURABLE = ("cores.frequency", "ddr.latency")  # by `machines detect --measure`; both change most times
 
 
 def time_beside(words: Sequence[str], workload: Workload, machine: Machine, seed: int) -> TimedRecord:
@@ -39,15 +40,18 @@ def time_beside(words: Sequence[str], workload: Workload, machine: Machine, seed
     )
 
 
-def far_off(timed: TimedRecord | None, share_seen: float | None) -> list[str]:
-    """Return a warning if the model is wrong about this program; empty if it is right, or nobody can tell."""
+def far_off(timed: TimedRecord | None, share_seen: float | None, assumed: Sequence[str] = ()) -> list[str]:
+    """Return a warning if the model is wrong about this program; empty if it is right, or nobody can tell.
+
+    `assumed` names the values that the machine file assumes.
+    """
     if timed is None or not _whole(share_seen) or _factor(timed) <= FAR:
         return []
     direction = "more" if timed.modelled_s > median(timed.measured_s) else "less"
     return [
         f"The model is wrong about this program: it says {_factor(timed):.1f}x {direction} time than one "
         f"copy takes on this machine ({_in_words(timed)}). Take what follows as a hint.",
-        *_why(timed),
+        *_why(timed, assumed),
     ]
 
 
@@ -80,9 +84,14 @@ def _in_words(timed: TimedRecord) -> str:
     )
 
 
-def _why(timed: TimedRecord) -> list[str]:
+def _why(timed: TimedRecord, assumed: Sequence[str]) -> list[str]:
     """Return the known reasons why the model is wrong."""
     reasons = []
+    if names := [name for name in _MEASURABLE if name in assumed]:
+        reasons.append(
+            f"The machine file assumes {' and '.join(names)}; `pagelens machines detect --measure` measures "
+            "such values."
+        )
     if not timed.by_pipeline:
         reasons.append(
             "It takes all instructions as issued at full width, since the machine file has no [pipeline] or "

@@ -53,6 +53,11 @@ def test_the_warning_says_what_the_model_is_known_to_lack() -> None:
     assert kernel == "The kernel takes 50% of the measured time, and it is not traced."
 
 
+def test_the_warning_names_assumed_values_that_can_be_measured() -> None:
+    _, assumed = far_off(timed(0.3), 1.0, ["ddr.latency", "dram.window", "cores.frequency"])
+    assert assumed.startswith("The machine file assumes cores.frequency and ddr.latency; `pagelens machines")
+
+
 def test_runs_that_fail_are_not_times() -> None:
     with pytest.raises(Failure, match="was not timed: it ended with status 3"):
         time_program([sys.executable, "-c", "raise SystemExit(3)"], 1)
