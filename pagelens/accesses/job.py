@@ -128,11 +128,12 @@ class JobWorkload(Workload):
         page_bits: int,
         in_order: bool,
         offset_bytes: int,
+        cancel: _core.CancelFlag | None,
     ) -> Program:
         programs = {
-            id(trace): trace.lines_in_order(machine, offset_bytes)
+            id(trace): trace.lines_in_order(machine, offset_bytes, cancel)
             if in_order
-            else trace.compile(machine, page_bits, offset_bytes)
+            else trace.compile(machine, page_bits, offset_bytes, cancel)
             for trace in self.traces
         }
         processes = {

@@ -155,14 +155,16 @@ class TraceWorkload(Workload):
             _sampled_lines(program, cut.sets) if cut.sets != ALL_SETS else None,
         )
 
-    def lines_in_order(self, machine: Machine, offset_bytes: int = 0) -> Program:
+    def lines_in_order(
+        self, machine: Machine, offset_bytes: int = 0, cancel: _core.CancelFlag | None = None
+    ) -> Program:
         """Return every line below the L1 in its order, as every workload does.
 
         If the survey made this program already, it is handed out once, because it is large.
         """
         with self._lock:
             made = self._in_order.pop(machine.l1, None) if not offset_bytes else None
-        return super().lines_in_order(machine, offset_bytes) if made is None else made
+        return super().lines_in_order(machine, offset_bytes, cancel) if made is None else made
 
     def _survey(self, cut: Cut | None, first: FirstProgram | None) -> _core.Survey:
         """Survey the trace, and make in the same walk what will be asked for next."""
@@ -212,9 +214,11 @@ class TraceWorkload(Workload):
         page_bits: int,
         in_order: bool,
         offset_bytes: int,
+        cancel: _core.CancelFlag | None,
     ) -> _core.CompiledTrace:
         padding = self._padding(offset_bytes)
-        return self.trace.compile(self._options(machine, caches, page_bits, in_order, padding), self._cancel)
+        options = self._options(machine, caches, page_bits, in_order, padding)
+        return self.trace.compile(options, self._cancel if cancel is None else cancel)
 
     def _options(
         self,

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens import _core
 from pagelens._core import Padding, Program
 from pagelens.accesses.instructions import SampledCode
 from pagelens.address.units import FRAME_BYTES
@@ -143,19 +144,25 @@ class Workload(ABC):
         """Return the memory that so many ranks need: a footprint each, and the files that they read once."""
         return self.footprint_bytes * ranks + self.shared_bytes
 
-    def compile(self, machine: Machine, page_bits: int, offset_bytes: int = 0) -> Program:
+    def compile(
+        self,
+        machine: Machine,
+        page_bits: int,
+        offset_bytes: int = 0,
+        cancel: _core.CancelFlag | None = None,
+    ) -> Program:
         """Return the ops below the private caches whose index bits lie under `page_bits`.
 
         Each program is made once. With an offset, every large block lies that much further from the one
         before it, the i-th block by i times as much (STREAM's OFFSET). Raises UsageError where `check_offset`
-        does.
+        does, and _core.Cancelled if it was cancelled.
         """
         caches = machine.caches_below(page_bits)
         self.check_offset(machine, offset_bytes)
         with self._lock:
             if (caches, offset_bytes) not in self._programs:
                 self._programs[caches, offset_bytes] = self._compile(
-                    machine, caches, page_bits, False, offset_bytes
+                    machine, caches, page_bits, False, offset_bytes, cancel
                 )
             return self._programs[caches, offset_bytes]
 
@@ -178,15 +185,17 @@ class Workload(ABC):
         """Return the bytes by which blocks can move while every count stays exact."""
         return FRAME_BYTES
 
-    def lines_in_order(self, machine: Machine, offset_bytes: int = 0) -> Program:
+    def lines_in_order(
+        self, machine: Machine, offset_bytes: int = 0, cancel: _core.CancelFlag | None = None
+    ) -> Program:
         """Return every line below the L1 as an op of its own, in order.
 
         The L1 is indexed by virtual addresses, so the result holds for every page size. It is made anew at
-        each call, since it is large. The offset is that of `compile`.
+        each call, since it is large. The offset is that of `compile`, and so is `cancel`.
         """
         self.check_offset(machine, offset_bytes)
         page_bits = machine.l1.highest_index_bit + 1  # a frame's at least: 64 sets and more
-        return self._compile(machine, (machine.l1,), page_bits, True, offset_bytes)
+        return self._compile(machine, (machine.l1,), page_bits, True, offset_bytes, cancel)
 
     @abstractmethod
     def timeline(self, cut: Cut) -> Timeline:
@@ -208,6 +217,7 @@ class Workload(ABC):
         page_bits: int,
         in_order: bool,
         offset_bytes: int,
+        cancel: _core.CancelFlag | None,
     ) -> Program:
         """Return the ops below `caches`. They are the same for every `page_bits` that the caches allow.
 

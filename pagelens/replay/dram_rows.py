@@ -43,7 +43,9 @@ class RowsBehind:
         self._models: dict[tuple[int, int, str], _core.RowModel] = {}  # by what decides one
         self._of_stream: float | None = None
 
-    def model(self, placement: Placement, program: _core.Program) -> _core.RowModel | None:
+    def model(
+        self, placement: Placement, program: _core.Program, cancel: _core.CancelFlag | None = None
+    ) -> _core.RowModel | None:
         """Return the model for replays of a placement, or None if DRAM is not timed.
 
         Any thread may call this.
@@ -51,7 +53,7 @@ class RowsBehind:
         machine = placement.machine
         if machine.dram is None or not rows_are_timed(self._machine):
             return None  # and nothing is compiled for it
-        rows = self._in_order.at(placement.offset_bytes).rows
+        rows = self._in_order.at(placement.offset_bytes, cancel).rows
         assert rows is not None
         outstanding = machine.cores.outstanding_lines.value
         with self._lock:

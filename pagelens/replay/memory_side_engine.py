@@ -151,7 +151,7 @@ class _Placed:
         self._engine, self._placement, self._cancel = engine, placement, cancel
         self.machine = placement.machine
         self._program = engine._workload.compile(
-            placement.machine, placement.page_bits, placement.offset_bytes
+            placement.machine, placement.page_bits, placement.offset_bytes, cancel
         )
         self.ranks = engine._workload.rank_load
         self.frequency_factor = self.machine.cores.frequency_factor(engine._seed, placement.node)
@@ -174,7 +174,7 @@ class _Placed:
             sampled=engine._sampled,
             without=without,
             past_caches=engine._past_caches,
-            rows=engine._rows.model(self._placement, self._program) if rows else None,
+            rows=engine._rows.model(self._placement, self._program, self._cancel) if rows else None,
             cancel=self._cancel,
         )
 

@@ -157,7 +157,7 @@ class _Placed:
     def __init__(self, engine: NodeEngine, placement: Placement, cancel: _core.CancelFlag) -> None:
         self._engine, self._placement, self._cancel = engine, placement, cancel
         self.machine = placement.machine
-        self._parts = engine._programs.parts(placement.offset_bytes)
+        self._parts = engine._programs.parts(placement.offset_bytes, cancel)
         self._factor = self.machine.cores.frequency_factor(engine._seed, placement.node)
         program = self._parts.program
         self._numa = placing(self.machine, program, engine._workload.objects, engine._ranks, placement.numa)

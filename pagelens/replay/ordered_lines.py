@@ -38,11 +38,11 @@ class InOrder:
         self._lock = threading.Lock()
         self._made: dict[int, InOrderParts] = {}  # by offset
 
-    def at(self, offset_bytes: int) -> InOrderParts:
+    def at(self, offset_bytes: int, cancel: _core.CancelFlag | None = None) -> InOrderParts:
         """Return the parts with the arrays at that offset (`Workload.compile`)."""
         with self._lock:
             if offset_bytes not in self._made:
-                whole = self._workload.lines_in_order(self._machine, offset_bytes)
+                whole = self._workload.lines_in_order(self._machine, offset_bytes, cancel)
                 translation = in_thread(simulated_parts, whole, self._machine, 1, STRETCHES_OF_TLB)
                 rows = None
                 if rows_are_timed(self._machine):

@@ -75,7 +75,7 @@ class Translations:
             return dict.fromkeys(TRANSLATION_COUNTS, np.zeros(len(self._workload.phases)))
         fresh = Node(self._machine, 0, 0, history=parse_history("boot; run"))
         found = replay_node(
-            self._in_order.at(offset_bytes).translation.result(),
+            self._in_order.at(offset_bytes, cancel).translation.result(),
             policies[POLICY_OF_PAGES[page_bits]].place(self._machine, fresh),
             node_model(self._machine, rows=()),
             ranks=1,

@@ -210,9 +210,9 @@ class NodePrograms:
         self._lock = threading.Lock()
         self._made: dict[int, tuple[Parts, NDArray[np.float64], NDArray[np.float64]]] = {}  # by offset
 
-    def parts(self, offset_bytes: int = 0) -> Parts:
+    def parts(self, offset_bytes: int = 0, cancel: _core.CancelFlag | None = None) -> Parts:
         """Return the parts with the arrays at that offset (`Workload.compile`). Any thread may call this."""
-        return self._of(offset_bytes)[0]
+        return self._of(offset_bytes, cancel)[0]
 
     def compulsory(self, offset_bytes: int = 0) -> NDArray[np.float64]:
         """Return the lines [phase, 2] that memory reads and writes below infinite caches."""
@@ -222,10 +222,12 @@ class NodePrograms:
         """Return the lines [phase, 3] that all copies read and write, and that the kernel clears for them."""
         return self._of(0)[2]
 
-    def _of(self, offset_bytes: int) -> tuple[Parts, NDArray[np.float64], NDArray[np.float64]]:
+    def _of(
+        self, offset_bytes: int, cancel: _core.CancelFlag | None = None
+    ) -> tuple[Parts, NDArray[np.float64], NDArray[np.float64]]:
         with self._lock:
             if offset_bytes not in self._made:
-                whole = self._workload.lines_in_order(self._machine, offset_bytes)
+                whole = self._workload.lines_in_order(self._machine, offset_bytes, cancel)
                 parts = simulated_parts(whole, self._machine, self._ranks)
                 first, least = first_fetches(whole, self._ranks, parts.excerpts)
                 moved = self._ranks * np.asarray(_core.moved_by_phase(whole), dtype=np.float64)

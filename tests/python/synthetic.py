@@ -55,6 +55,7 @@ class SyntheticWorkload(Workload):
         page_bits: int,
         in_order: bool,
         offset_bytes: int,
+        cancel: _core.CancelFlag | None,
     ) -> _core.Program:
         raise NotImplementedError
 

@@ -2,11 +2,17 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
+from pagelens.accesses.declared.workload import DeclaredWorkload
+from pagelens.accesses.trace import open_trace
+from pagelens.accesses.trace_recorder import TraceRecorder
+from pagelens.address.units import FRAME_BITS
 from pagelens.ensemble.pieces import Piece
 from pagelens.ensemble.result import Tables
 from pagelens.ensemble.run import run_pieces
@@ -46,6 +52,36 @@ def test_a_piece_stops_with_the_whole(name: str) -> None:
     with pytest.raises(_core.Cancelled):
         simulation.run(placement, cancel=piece)
     simulation.run(placement)  # nothing of it is left
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_what_a_replay_compiles_stops_with_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[_core.CancelFlag] = []
+    compiled = DeclaredWorkload._compile
+
+    def compile_with(*arguments: Any) -> _core.Program:
+        given.append(arguments[-1])
+        return compiled(*arguments)
+
+    monkeypatch.setattr(DeclaredWorkload, "_compile", compile_with)
+    simulation, placement = placed(name)
+    flag = _core.CancelFlag()
+    simulation.attribute(placement, cancel=flag)
+    assert given
+    assert all(each is flag for each in given)
+
+
+def test_a_compilation_stops_and_may_begin_anew(tmp_path: Path) -> None:
+    with TraceRecorder(tmp_path / "a.trace", "app") as recorder:
+        recorder.access(0, (0x7F00_0000_0000 + 64 * np.arange(1 << 16)).astype(np.uint64), stores=True)
+    workload, machine = open_trace(tmp_path / "a.trace"), load_machine("skx-8160")
+    flag = _core.CancelFlag()
+    flag.set()
+    with pytest.raises(_core.Cancelled):
+        workload.compile(machine, FRAME_BITS, cancel=flag)
+    with pytest.raises(_core.Cancelled):
+        workload.lines_in_order(machine, cancel=flag)
+    assert len(workload.compile(machine, FRAME_BITS).pages) == 1024
 
 
 def test_translation_that_was_cancelled_is_counted_anew() -> None:

@@ -69,6 +69,7 @@ class DeclaredWorkload(Workload):
         page_bits: int,
         in_order: bool,
         offset_bytes: int,
+        cancel: _core.CancelFlag | None,
     ) -> _core.Program:
         index = {array.name: position for position, array in enumerate(self._loops.arrays)}
 
