@@ -154,11 +154,21 @@ class JobWorkload(Workload):
             return [0] * len(trace.phases)
         return [self.phases.index(name) for name in trace.phases]
 
-    def _statements(self) -> list[str]:
+    def copies_in_words(self, copies: int) -> list[str]:
+        """Say which ranks of so many copies of this job were not traced; nothing if all were."""
         traced = len(self.traces)
+        others = copies * self.processes - traced
+        if not others:
+            return []
+        which = (
+            "The other one is a copy of rank 0."
+            if others == 1
+            else (f"The other {others} are copies of them, in turn.")
+        )
+        return [f"{traced} {'ranks were' if traced > 1 else 'rank was'} traced. {which}"]
+
+    def _statements(self) -> list[str]:
         found = []
-        if others := self.processes - traced:
-            found.append(f"{traced} ranks were traced. The other {others} are copies of them, in turn.")
         if len(self.phases) > 1:
             found.append("Ranks are taken to meet where a region begins or ends, and to run freely between.")
         elif not self.in_step:

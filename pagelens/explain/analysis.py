@@ -103,7 +103,7 @@ def explain(
         footprint_bytes=workload.footprint_bytes // workload.processes,
         threads=workload.threads,
         ranks=ensemble.ranks * workload.processes,
-        job=_job(workload),
+        job=_job(workload, ensemble.ranks),
         phase=ensemble.phase,
         phases=list(workload.phases),
         share_seen=workload.share_seen,
@@ -151,7 +151,7 @@ def explain(
     )
 
 
-def _job(workload: Workload) -> JobRecord | None:
+def _job(workload: Workload, copies: int) -> JobRecord | None:
     if not isinstance(workload, JobWorkload):
         return None
     return JobRecord(
@@ -160,7 +160,7 @@ def _job(workload: Workload) -> JobRecord | None:
             RankSpread(name=name, least=of.least, median=of.median, most=of.most)
             for name, of in workload.of_ranks().items()
         ],
-        statements=workload.statements,
+        statements=[*workload.copies_in_words(copies), *workload.statements],
     )
 
 

@@ -19,7 +19,7 @@ from pagelens.accesses.rank_traces import await_traces, begin_trace
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.accesses.workload import Workload
-from pagelens.api import fill_node, machine, simulate, traces
+from pagelens.api import explain, fill_node, machine, simulate, traces
 from pagelens.errors import UsageError
 from pagelens.frames import Node
 from pagelens.frames.policies import policies
@@ -104,7 +104,12 @@ def test_ranks_fill_up_with_copies_in_turn(opened: list[TraceWorkload]) -> None:
     bytes_ = [trace.footprint_bytes for trace in opened]
     assert bytes_[1] != bytes_[0]
     assert filled.footprint_bytes == sum(bytes_) + bytes_[0]  # the fourth is a copy of the first
-    assert filled.statements[0] == "3 ranks were traced. The other 1 are copies of them, in turn."
+    few = {"policies": ["aged"], "nodes": 1, "progress": False}
+    said = {ranks: explain(simulate(job, model, ranks=ranks, **few)).program.job for ranks in (3, 4, 6)}
+    first = {ranks: of.statements[0] for ranks, of in said.items() if of is not None}
+    assert first[3].startswith("Ranks are taken to run freely")
+    assert first[4] == "3 ranks were traced. The other one is a copy of rank 0."
+    assert first[6] == "3 ranks were traced. The other 3 are copies of them, in turn."
     assert fill_node(job, model, None) == (job, 1)
     with pytest.raises(UsageError, match="ranks: 2 is less than the 3 traces; leave some of them out"):
         fill_node(job, model, 2)
