@@ -262,9 +262,14 @@ def _united(index: int, members: Sequence[ObjectInfo]) -> ObjectInfo:
 
 
 def _share_seen(traces: Sequence[TraceWorkload]) -> float | None:
-    shares = [trace.share_seen for trace in traces]
-    known = [share for share in shares if share is not None]
-    return float(np.mean(known)) if len(known) == len(shares) else None
+    """Return the traced share of the instructions of all ranks, or None if that of one is not known."""
+    traced = run = 0
+    for trace in traces:
+        summary = trace.trace.summary
+        if summary is None or not summary.total_instructions:
+            return None
+        traced, run = traced + summary.instructions, run + summary.total_instructions
+    return min(1.0, traced / run)
 
 
 def _united_warnings(traces: Sequence[TraceWorkload]) -> list[str]:

@@ -18,6 +18,7 @@ from pagelens.accesses.job import JobWorkload
 from pagelens.accesses.rank_traces import await_traces, begin_trace
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.trace_recorder import TraceRecorder
+from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import Workload
 from pagelens.api import explain, fill_node, machine, simulate, traces
 from pagelens.errors import UsageError
@@ -130,6 +131,23 @@ def test_regions_are_meetings_if_all_ranks_pass_them_in_one_order(tmp_path: Path
     whole = simulate(job, machine("skx-6140-2s"), ["aged"], 1, progress=False)
     executed = whole.placements["instructions"].sum()
     assert found.placements["instructions"].sum() == pytest.approx(1.5 * executed)
+
+
+def test_the_share_seen_is_that_of_all_ranks_instructions(built: Callable[..., Path], tmp_path: Path) -> None:
+    """A short rank that was traced whole does not hide that little of a long one was."""
+    program, paths = str(built("copy")), [tmp_path / "short.trace", tmp_path / "long.trace"]
+    for path, megabytes, accesses in zip(paths, ("1", "8"), (0, 10_000), strict=True):
+        trace_program(TraceRequest([program, megabytes], str(path), accesses=accesses))
+    job = traces(paths)
+    short, long = (trace.trace.summary for trace in job.traces)
+    assert short is not None
+    assert long is not None
+    assert short.total_instructions is not None
+    assert long.total_instructions is not None
+    assert short.instructions == short.total_instructions < long.total_instructions
+    of_all = (short.instructions + long.instructions) / (short.total_instructions + long.total_instructions)
+    assert job.share_seen == pytest.approx(of_all)
+    assert traces([*paths, recorded(tmp_path / "recorded", 4)]).share_seen is None
 
 
 def test_different_programs_and_damaged_traces_are_said(folder: Path, tmp_path: Path) -> None:
