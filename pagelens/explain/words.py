@@ -30,10 +30,10 @@ def few_nodes_note(nodes: int) -> str:
     if nodes >= NODES_FOR_RARE:
         return ""
     unseen: float = (1 - _RARE) ** nodes
-    missed = "the one node simulated is not" if nodes == 1 else f"none of the {nodes} nodes simulated is"
+    simulated = "the one simulated node" if nodes == 1 else f"all {nodes} simulated nodes"
     return (
-        f"Rare slow nodes may be missing here: with a chance of {format_share(unseen)}, {missed} of a kind "
-        "that is one in twenty."
+        f"Rare slow nodes may be missing here: if one node in twenty is slow, {simulated} can be fast with a "
+        f"chance of {format_share(unseen)}."
     )
 
 
