@@ -388,7 +388,8 @@ def _assumed(assumptions: Sequence[Assumption], remedies: Sequence[RemedyGain]) 
         if any(stated):
             within = "within its stated range" + ("" if all(stated) else f", or {within} if none is stated")
         sentences.append(
-            f"{stays} if any one value that the machine file assumes is varied {within} ({names})."
+            f"If any one value that the machine file assumes is varied {within}, {stays}. "
+            f"{'These values are' if len(assumptions) > 1 else 'This value is'} assumed: {names}."
         )
     return sentences
 
@@ -397,14 +398,14 @@ def _stays(remedies: Sequence[RemedyGain]) -> str:
     """Say what no assumed value turns; nothing where no remedy was judged."""
     advised = next((r.policy for r in remedies if r.verdict == "gains"), None)
     if advised is not None:
-        return f"'{advised}' gains more than 2% also"
+        return f"'{advised}' still gains more than 2%"
     judged = {r.verdict for r in remedies}
     if "none" not in judged:
         return ""
     return (
-        "No remedy gains more than 2% either"
+        "still no remedy gains more than 2%"
         if judged == {"none"}
-        else "The other remedies gain no more than 2% either"
+        else "the other remedies still gain no more than 2%"
     )
 
 
