@@ -5,6 +5,9 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+from pagelens.host.numa_nodes import FOLDER
+from pagelens.host.system import System
+
 
 def binding_in_words(root: Path = Path("/"), allowed: Collection[int] | None = None) -> str:
     """Return four lists: this process's CPUs, all CPUs, the NUMA nodes of its CPUs, those of all CPUs.
@@ -13,15 +16,13 @@ def binding_in_words(root: Path = Path("/"), allowed: Collection[int] | None = N
     (docs/trace-format.md). `allowed` are the process's CPUs, by default as the kernel says. The text is empty
     if the kernel does not list all CPUs.
     """
-    every = read_list(_text(root / "sys/devices/system/cpu/online"))
+    system = System(root)
+    every = system.cpus("/sys/devices/system/cpu/online")
     own = every & set(os.sched_getaffinity(0) if allowed is None else allowed)
     if not own:
         return ""
-    nodes = {
-        int(folder.name[4:]): read_list(_text(folder / "cpulist"))
-        for folder in (root / "sys/devices/system/node").glob("node[0-9]*")
-        if folder.name[4:].isdecimal()
-    }
+    folders = system.folders(FOLDER, "node")
+    nodes = {int(path.rpartition("node")[2]): system.cpus(f"{path}/cpulist") for path in folders}
     of_own = {node for node, cpus in nodes.items() if cpus & own} or {0}
     of_all = {node for node, cpus in nodes.items() if cpus & every} or {0}
     return " ".join(map(write_list, (own, every, of_own, of_all)))
@@ -47,10 +48,3 @@ def write_list(numbers: Collection[int]) -> str:
         else:
             runs.append([number, number])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, ValueError):
-        return ""
