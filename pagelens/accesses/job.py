@@ -23,6 +23,7 @@ from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import KERNEL, Cut, ObjectInfo, Timeline, Workload
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
+from pagelens.host.process_binding import write_list
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.schema import Machine
 from pagelens.machine.time import RankLoad
@@ -285,11 +286,5 @@ def _united_warnings(traces: Sequence[TraceWorkload]) -> list[str]:
 
 def _ranks(ranks: Sequence[int]) -> str:
     """Return ranks as text: `rank 3`, `ranks 0-3, 7`."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    words = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    words = write_list(ranks).replace(",", ", ")
     return f"rank{'s' if len(ranks) > 1 else ''} {words}"
