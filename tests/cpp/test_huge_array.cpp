@@ -58,7 +58,7 @@ TEST_CASE("what is kept is given up before memory is said not to suffice") {
     CHECK(HugeBlock::take(bytes).fresh);
 }
 
-TEST_CASE("of a block that was in use, pages that nobody touched are left alone") {
+TEST_CASE("pages that nobody touched of a block that was in use are left alone") {
     forget_kept_blocks();
     constexpr std::size_t large = 64 * HugeBlock::page;
     const std::size_t touched[] = {0, 5 * HugeBlock::page + 4096 * 511, large - 1};

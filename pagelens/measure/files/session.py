@@ -80,7 +80,7 @@ class Measured:
     def spread(self) -> float:
         """The longest over the shortest time that the same loop took at different moments.
 
-        Of eight moments, the worst one does not count, because it may be a single disturbance.
+        The worst of eight moments does not count, because it may be a single disturbance.
         """
         of = (sorted(times) for times in self.moments.values())
         return max((times[-1 - len(times) // len(SIZES)] / times[0] for times in of), default=1.0)
