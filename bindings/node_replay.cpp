@@ -214,13 +214,15 @@ void register_node_replay(nb::module_& m) {
         "moved_by_phase",
         [](const Program& program) {
             nb::gil_scoped_release release;
-            std::vector<std::array<std::uint64_t, 3>> phases;
+            std::vector<std::array<std::uint64_t, 4>> phases;
             for (const Moved& of : moved_by_phase(program))
-                phases.push_back({of.read, of.written, of.cleared});
+                phases.push_back({of.read, of.written, of.streamed, of.cleared});
             return phases;
         },
         "program"_a,
-        "[phase] lines that one copy reads, writes, and that the kernel clears for it.");
+        "[phase] lines that one copy's L1s fetch, write back and store past the caches, and that "
+        "the "
+        "kernel clears for it.");
     m.def(
         "excerpted",
         [](const Program& program, std::uint32_t ranks,

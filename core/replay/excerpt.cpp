@@ -178,9 +178,10 @@ std::vector<Moved> moved_by_phase(const Program& program) {
         if (op.kind() == OpKind::phase) phase = op.page;
         Moved& of = moved[phase];
         const std::uint64_t lines = most_lines(op);
-        (op.kind() == OpKind::fetch       ? of.read
-         : op.kind() == OpKind::map_write ? of.cleared
-                                          : of.written) += lines;
+        (op.kind() == OpKind::fetch          ? of.read
+         : op.kind() == OpKind::map_write    ? of.cleared
+         : op.kind() == OpKind::stream_store ? of.streamed
+                                             : of.written) += lines;
     });
     return moved;
 }

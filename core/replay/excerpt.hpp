@@ -94,9 +94,10 @@ inline bool skips_batch(std::span<const Op> ops, const std::vector<Excerpt>& exc
 std::vector<std::uint64_t> lines_by_phase(const Program& program, std::uint32_t ranks);
 // Lines of one copy.
 struct Moved {
-    std::uint64_t read = 0;     // fetched
-    std::uint64_t written = 0;  // written back, or stored past the caches
-    std::uint64_t cleared = 0;  // by the kernel, at most
+    std::uint64_t read = 0;      // fetched
+    std::uint64_t written = 0;   // written back
+    std::uint64_t streamed = 0;  // stored past the caches
+    std::uint64_t cleared = 0;   // by the kernel, at most
 };
 std::vector<Moved> moved_by_phase(const Program& program);
 // Returns the most lines that one copy moves in each phase, as most_lines() has it.

@@ -92,6 +92,7 @@ _ZEROING = frozenset(["xor", "sub", "pxor", "xorps", "xorpd", "psubb", "psubw", 
 _NOTHING = frozenset(["nop", "endbr64", "prefetcht0", "prefetcht1", "prefetcht2", "prefetchnta", "prefetchw", "fnop", "vzeroupper", "zeroupper", "emms"])  # fmt: skip  # noqa: E501
 _FUSED = frozenset(["cmp", "test", "add", "sub", "and", "inc", "dec"])
 _COLUMNS = 18
+_LOAD = 2  # the column of the kind of data that an instruction loads
 SPACE_PAGE_BITS = 36  # of a page's number in an address space (core/accesses/program.hpp)
 _LINE_BITS_OF_PAGE = 6
 MOST_THREADS = 4096  # of a trace (docs/trace-format.md)
@@ -108,6 +109,7 @@ class SampledCode:
     address: NDArray[np.uint64]
     bytes: NDArray[np.uint64]
     instructions: NDArray[np.int64]
+    loads: NDArray[np.int64]  # [block, 2] to general and to vector registers
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,16 @@ def decode_samples(traces: Sequence[SampledTrace]) -> SampledCode | None:
         for number, process in enumerate(traces)
     ]
     large_blocks = np.concatenate(in_spaces)
-    return SampledCode(code, runs, large_blocks, addresses, sizes, np.asarray(counts, dtype=np.int64))
+    return SampledCode(
+        code, runs, large_blocks, addresses, sizes, np.asarray(counts, dtype=np.int64), _loads(table, begin)
+    )
+
+
+def _loads(table: NDArray[np.int64], begin: Sequence[int]) -> NDArray[np.int64]:
+    """Return the loads [block, 2] of blocks whose instructions [begin[b], begin[b + 1]) are rows."""
+    kinds = [table[:, _LOAD] == kind for kind in (_OF_INTEGER, _OF_VECTOR)]
+    until = np.array([np.concatenate([[0], np.cumsum(of_kind)]) for of_kind in kinds]).T
+    return np.asarray(np.diff(until[np.asarray(begin)], axis=0))
 
 
 def _run(

@@ -20,7 +20,7 @@ RESOURCES = {
     "issue": "issue_s",
     "latency": "latency_s",
     "page walks": "page_walks_s",
-    "L2": "l2_s",
+    "caches": "caches_s",
     "fast memory": "fast_memory_s",
     "DDR": "ddr_s",
     "links": "links_s",  # between NUMA nodes
@@ -54,6 +54,7 @@ PLACEMENTS = pl.Schema(
         "large_pages_missing": pl.Float64,  # wanted, but there was none: small pages instead
         **dict.fromkeys(RESOURCES.values(), pl.Float64),
         "time_s": pl.Float64,
+        "at_once_time_s": pl.Float64,
         "serial_time_s": pl.Float64,
     }
 )

@@ -112,7 +112,8 @@ class NodeSimulation:
 def times_columns(times: Times) -> Columns:
     """Return the columns of `placements` that hold seconds."""
     resources = {RESOURCES[name]: seconds for name, seconds in times.resources.items()}
-    return resources | {"time_s": times.time_s, "serial_time_s": times.serial_time_s}
+    bounds = {"at_once_time_s": times.at_once_time_s, "serial_time_s": times.serial_time_s}
+    return resources | {"time_s": times.time_s} | bounds
 
 
 def _counterfactuals(of_phase: Columns, found: Attributed) -> pl.DataFrame:

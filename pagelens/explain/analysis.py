@@ -245,6 +245,7 @@ def _distribution(
         p95_high_s=slow.high,
         best_s=s.best,
         worst_s=s.worst,
+        at_once_median_s=float(np.median(rows["at_once_time_s"].to_numpy())),
         serial_median_s=float(np.median(rows["serial_time_s"].to_numpy())),
         median_slowdown=s.median / best.time_s,
         gain_median=gain.value,

@@ -171,7 +171,10 @@ class Distribution(_Record):
     p95_high_s: float
     best_s: float
     worst_s: float
-    serial_median_s: float = Field(description="the other bound: the median if nothing overlapped")
+    at_once_median_s: float = Field(
+        description="the lower bound: the median if loads and lines between caches went on at the same time"
+    )
+    serial_median_s: float = Field(description="the upper bound: the median if nothing overlapped")
     median_slowdown: float = Field(description="median over the best of the ensemble")
     gain_median: float = Field(description="median time of the baseline over this one: 2 is twice as fast")
     gain_median_low: float = Field(description="95% interval, as of the median")

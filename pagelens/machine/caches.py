@@ -18,7 +18,7 @@ from pagelens.address.hashes import HashFile, load_hash
 from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine.private_caches import PrivateCache
-from pagelens.values.quantities import Bytes, Positive, Seconds, Sourced, Table
+from pagelens.values.quantities import Bytes, Positive, PositiveFloat, Seconds, Sourced, Table
 
 if TYPE_CHECKING:
     ReplacementName = str
@@ -79,6 +79,13 @@ class L3(Sliced):
         description="the rule for which line of a set is replaced; without it, the least recently used one",
     )
     latency: Sourced[Seconds] = Field(description="the latency of a load that hits it")
+    width: Sourced[PositiveFloat] | None = Field(
+        default=None,
+        description="bytes that go in a cycle between it and one core's L2; without it, there is no bound",
+    )
+    both_ways: Sourced[bool] | None = Field(
+        default=None, description="these go in both directions at a time; without it, in one"
+    )
 
     @property
     def sets(self) -> int:

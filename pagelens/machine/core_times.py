@@ -22,6 +22,7 @@ class CoreTimes:
     """The figures of each phase [p] of a program on a machine."""
 
     cycles: Floats  # [p] of an instruction if every load hits L1, wrong guesses of branches included
+    load_cycles: Floats  # [p] of an instruction that its loads keep their ports busy
     mispredicted: Floats  # [p] branches of an instruction that were not foreseen
     # The following arrays concern accesses that a level may have to serve, because their data do not fit into
     # the nearer ones.
@@ -33,6 +34,7 @@ class CoreTimes:
         """Return the figures of rows [r], given the phase of each row."""
         return CoreTimes(
             self.cycles[phase],
+            self.load_cycles[phase],
             self.mispredicted[phase],
             self.past_filter[phase],
             self.irregular[phase],

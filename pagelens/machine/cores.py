@@ -2,7 +2,7 @@
 
 import math
 from statistics import NormalDist
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,11 @@ class Cores(Table):
     frequency: Sourced[Hertz] = Field(description="the frequency of the median node under the load of a job")
     instructions_per_cycle: Sourced[PositiveFloat] = Field(description="at most, of one core")
     outstanding_lines: Sourced[Positive] = Field(description="line fetches that one core keeps in flight")
+    transfers: Sourced[Literal["in turn", "at once"]] | None = Field(
+        default=None,
+        description="how lines between a core's caches go on beside its loads: `in turn`, as on Intel's "
+        "cores, or `at once`, which also holds without this value",
+    )
     frequency_spread: Sourced[Spread] | None = Field(
         default=None,
         description="standard deviation of its logarithm between nodes, under power and heat",

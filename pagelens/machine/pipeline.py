@@ -114,6 +114,12 @@ class Pipeline(Table):
     convert: Sourced[Use] = Field(description="conversions between kinds of numbers")
     crossing: Sourced[Use] = Field(description="a move from a general to a vector register or back")
 
+    def cycles_of_loads(self, integer: int, vector: int) -> float:
+        """Return the cycles for which so many loads keep their ports busy, if they are evenly spread."""
+        ports = self.load_ports.value | self.vector_load_ports.value
+        every = (integer + vector) / ports.bit_count()
+        return max(every, vector / self.vector_load_ports.value.bit_count())
+
     def shape(self, width: int) -> _core.PipelineShape:
         """Return the parameters of the core model, with `width` instructions dispatched in a cycle."""
         shape = _core.PipelineShape()

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
-from pagelens.values.quantities import Bytes, BytesPerSecond, Positive, Seconds, Sourced, Table
+from pagelens.values.quantities import Bytes, Positive, PositiveFloat, Seconds, Sourced, Table
 
 
 class PrivateCache(Table):
@@ -23,9 +23,13 @@ class PrivateCache(Table):
         description="the latency of a load that hits it; that of an L2 is also the time of a page walk's "
         "load",
     )
-    bandwidth: Sourced[BytesPerSecond] | None = Field(
+    width: Sourced[PositiveFloat] | None = Field(
         default=None,
-        description="the bandwidth of an L2's hits on the way to L1; without it, there is no bound",
+        description="bytes that go in a cycle between an L2 and the L1s above it; without it, there is no "
+        "bound",
+    )
+    both_ways: Sourced[bool] | None = Field(
+        default=None, description="these go in both directions at a time; without it, in one"
     )
 
     @property

@@ -1,8 +1,11 @@
 """Turns counts into seconds by a stated model, which is the same for all machines.
 
-T = max over resources, per phase. In cache mode every access probes the fast memory. A miss adds a read of
-DDR and a fill of the fast memory. A dirty victim adds a read of the fast memory and a write to DDR. The other
-bound is the serial sum: nothing overlaps, and each access is served by one memory after the other (a hit by
+T = max over resources, per phase. One of them are the ways between caches, whose lines take turns on many
+cores (pagelens/machine/transfers.py). In cache mode every access probes the fast memory. A miss adds a read
+of DDR and a fill of the fast memory. A dirty victim adds a read of the fast memory and a write to DDR.
+
+Two bounds stand beside T. For the lower one, lines between caches and loads go on at the same time. For the
+upper one, the serial sum, nothing overlaps, and each access is served by one memory after the other (a hit by
 the fast memory, a miss and a write-back by DDR). Counts are 64 B lines of the whole node. Columns have the
 names of `Ensemble.placements`.
 """
@@ -10,7 +13,6 @@ names of `Ensemble.placements`.
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from pagelens.address.units import LINE_BYTES
 from pagelens.machine.core_times import CoreTimes
 from pagelens.machine.schema import Machine, ServedBy
 from pagelens.machine.topology import Topology, one_node
+from pagelens.machine.transfers import Columns, Transfers, column, transfers
 
 Floats = NDArray[np.float64]
 
@@ -55,23 +58,16 @@ class RankLoad:
         return RankLoad(self.instructions[rows], self.lines[rows])
 
 
-class Columns(Protocol):
-    """A polars DataFrame, or a mapping from column names to arrays of equal length."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
-
-    def __contains__(self, name: str, /) -> bool: ...
-
-
 @dataclass(frozen=True)
 class Times:
     """Seconds, with one entry for each row of the given columns."""
 
     time_s: Floats  # the largest of `resources`
     serial_time_s: Floats
+    at_once_time_s: Floats  # the largest if loads and lines between caches never took turns
     resources: Mapping[
         str, Floats
-    ]  # "issue", "latency", "page walks", "fast memory", "DDR", "links": seconds of each
+    ]  # "issue", "latency", "page walks", "caches", "fast memory", "DDR", "links": seconds of each
 
 
 def modelled_times(
@@ -119,11 +115,11 @@ def _times_behind_cache(
     """
     assert machine.memory_side_cache is not None
     assert machine.fast_memory is not None
-    accesses = _column(counts, "msc_reads") + _column(counts, "msc_writes")
-    ddr_reads, ddr_writes = _column(counts, "ddr_reads"), _column(counts, "ddr_writes")
-    fills = _column(counts, "msc_misses")
-    read_misses = _column(counts, "msc_read_misses")
-    waiting = (_column(counts, "msc_reads") - read_misses) * machine.fast_memory.latency.value
+    accesses = column(counts, "msc_reads") + column(counts, "msc_writes")
+    ddr_reads, ddr_writes = column(counts, "ddr_reads"), column(counts, "ddr_writes")
+    fills = column(counts, "msc_misses")
+    read_misses = column(counts, "msc_read_misses")
+    waiting = (column(counts, "msc_reads") - read_misses) * machine.fast_memory.latency.value
     waiting = waiting + read_misses * machine.memory_side_cache.miss_latency.value
     walking = _walk_time(machine, counts)
     of_memory = waiting + walking + _second_level_time(machine, counts)
@@ -135,9 +131,9 @@ def _times_behind_cache(
     fast = machine.fast_memory.bandwidth.value
     ddr_s = machine.ddr.seconds(ddr_reads, ddr_writes)
     if "row_s" in counts:
-        ddr_s = ddr_s + (ddr_reads + ddr_writes) * _column(counts, "row_s")
+        ddr_s = ddr_s + (ddr_reads + ddr_writes) * column(counts, "row_s")
     issue = _issue_time(machine, counts, cores_used, core) / frequency_factor
-    stalls = _stalls(machine, counts, cores_used, core, _column(counts, "msc_reads"), of_memory)
+    stalls = _stalls(machine, counts, cores_used, core, column(counts, "msc_reads"), of_memory)
     resources = {
         "issue": issue,
         "latency": np.maximum(stalls, waiting / (machine.cores.outstanding_lines.value * cores_used)),
@@ -145,7 +141,8 @@ def _times_behind_cache(
         "DDR": ddr_s,
         **_walkers(machine, walking, cores_used),
     }
-    return _times(resources, stalls, [LINE_BYTES * hits / fast, ddr_s], ranks)
+    between = transfers(machine, counts, cores_used, frequency_factor, core)
+    return _times(resources, stalls, between, [LINE_BYTES * hits / fast, ddr_s], ranks)
 
 
 def _times_of_memory(
@@ -166,9 +163,8 @@ def _times_of_memory(
 
     A core waits for lines of L3 or of another core, for lines of memory, for the second-level TLB, and for
     page walks. A load of a walk takes as long as one that hits L2, and lines that walks fetch from beyond L2
-    are counted with all others. Page walkers are a resource of their own. So is the way from L2 to L1 if the
-    machine file states its bandwidth. It carries all hits of L2, which are l2_references or l2_accesses less
-    l2_misses, if those are counted.
+    are counted with all others. Page walkers are a resource of their own. So are the ways between caches if
+    the machine file states their widths (`transfers`).
 
     A memory of several NUMA nodes takes as long as the busiest of them, and the links as long as the busiest
     direction of one. The cores of a node share its waiting, so the time of the node that waits longest for
@@ -179,10 +175,10 @@ def _times_of_memory(
         topology = one_node(
             machine.cores.count.value, fast.size.value, fast.latency.value, fast.bandwidth.value
         )
-    reads = _column(counts, "dram_reads")
+    reads = column(counts, "dram_reads")
     load = numa or _all_local(topology, cores_used)
     asked = np.atleast_1d(reads)[:, None, None] * load.reads
-    written = np.atleast_1d(_column(counts, "dram_writes"))[:, None, None] * load.writes
+    written = np.atleast_1d(column(counts, "dram_writes"))[:, None, None] * load.writes
     memory = machine.fast_memory if served_by == "fast memory" else machine.ddr
     assert memory is not None
     transfer, links, waiting = _numa_times(topology, asked, written, load, cores_used, memory.write_cost)
@@ -190,10 +186,10 @@ def _times_of_memory(
         transfer, waiting = transfer[0], waiting[0]
         links = {name: seconds[0] for name, seconds in links.items()}
     if machine.dram is not None and served_by == "DDR":
-        transfer = np.maximum(_column(counts, "dram_time_s"), transfer)
-    transfers: dict[str, Floats] = {served_by: transfer, **links}
+        transfer = np.maximum(column(counts, "dram_time_s"), transfer)
+    memories: dict[str, Floats] = {served_by: transfer, **links}
     return _beyond_caches(
-        machine, counts, cores_used, frequency_factor, waiting, transfers, reads, core, ranks
+        machine, counts, cores_used, frequency_factor, waiting, memories, reads, core, ranks
     )
 
 
@@ -241,20 +237,21 @@ def tiered_times(machine: Machine, counts: Columns, cores_used: int, core: CoreT
     """
     fast, slow = machine.fast_memory, machine.ddr
     assert fast is not None
-    reads = {memory: _column(counts, f"{memory}_reads") for memory in ("fast", "slow")}
+    reads = {memory: column(counts, f"{memory}_reads") for memory in ("fast", "slow")}
     waiting = reads["fast"] * fast.latency.value + reads["slow"] * slow.latency.value
-    transfers = {
-        "fast memory": fast.seconds(reads["fast"], _column(counts, "fast_writes")),
-        "DDR": slow.seconds(reads["slow"], _column(counts, "slow_writes")),
+    memories = {
+        "fast memory": fast.seconds(reads["fast"], column(counts, "fast_writes")),
+        "DDR": slow.seconds(reads["slow"], column(counts, "slow_writes")),
     }
-    at_full_width = _beyond_caches(machine, counts, cores_used, 1.0, waiting, transfers)
+    at_full_width = _beyond_caches(machine, counts, cores_used, 1.0, waiting, memories)
     if core is None:
         return at_full_width
     of_memory = waiting + _walk_time(machine, counts) + _second_level_time(machine, counts)
     issue = _issue_time(machine, counts, cores_used, core)
     stalls = _stalls(machine, counts, cores_used, core, reads["fast"] + reads["slow"], of_memory)
     resources = {**at_full_width.resources, "issue": issue, "issue and stalls": issue + stalls}
-    return _times(resources, stalls, [np.add.reduce(list(transfers.values()))], None)
+    between = transfers(machine, counts, cores_used, core=core)
+    return _times(resources, stalls, between, [np.add.reduce(list(memories.values()))], None)
 
 
 def _beyond_caches(
@@ -263,12 +260,12 @@ def _beyond_caches(
     cores_used: int,
     frequency_factor: Floats | float,
     waiting: Floats,
-    transfers: Mapping[str, Floats],
+    memories: Mapping[str, Floats],
     reads: Floats | None = None,
     core: CoreTimes | None = None,
     ranks: RankLoad | None = None,
 ) -> Times:
-    """Return the times of cores that wait while memories take `transfers` seconds.
+    """Return the times of cores that wait while `memories` and links take so many seconds.
 
     Cores wait for lines of memory, for L3, and for translations. `waiting` is the seconds for lines of memory
     if one line comes at a time.
@@ -281,38 +278,38 @@ def _beyond_caches(
     resources = {
         "issue": issue,
         "latency": np.maximum(stalls, waiting / (machine.cores.outstanding_lines.value * cores_used)),
-        **transfers,
+        **memories,
         **_walkers(machine, walking, cores_used),
-        **_l2(machine, counts, cores_used),
     }
-    return _times(resources, stalls, [np.add.reduce(list(transfers.values()))], ranks)
+    between = transfers(machine, counts, cores_used, frequency_factor, core)
+    return _times(resources, stalls, between, [np.add.reduce(list(memories.values()))], ranks)
 
 
 def _walk_time(machine: Machine, counts: Columns) -> Floats:
     """Return the seconds of all walks together, if each load hits L2."""
     walk = machine.page_walk
     if walk is None:
-        return np.zeros_like(_column(counts, "instructions"))
+        return np.zeros_like(column(counts, "instructions"))
     if walk.walk_cycles is not None:
-        return _column(counts, "walks") * walk.walk_cycles.value / machine.cores.frequency.value
+        return column(counts, "walks") * walk.walk_cycles.value / machine.cores.frequency.value
     latency = machine.l2.latency.value if machine.l2.latency is not None else 0.0
-    return _column(counts, "walker_loads") * latency
+    return column(counts, "walker_loads") * latency
 
 
 def _second_level_time(machine: Machine, counts: Columns) -> Floats:
     """Return the seconds that loads wait for the second-level TLB, added up."""
     walk = machine.page_walk
     if walk is None or walk.stlb_hit_cycles is None:
-        return np.zeros_like(_column(counts, "instructions"))
-    cycles = _column(counts, "stlb_hits") * walk.stlb_hit_cycles.value
+        return np.zeros_like(column(counts, "instructions"))
+    cycles = column(counts, "stlb_hits") * walk.stlb_hit_cycles.value
     return np.asarray(cycles / machine.cores.frequency.value, dtype=np.float64)
 
 
 def _l3_time(machine: Machine, counts: Columns) -> Floats:
     """Return the seconds that cores wait for lines of L3 or of another core, added up."""
     if machine.l3 is None:
-        return np.zeros_like(_column(counts, "instructions"))
-    lines = _column(counts, "l3_hits") + _column(counts, "core_forwards")
+        return np.zeros_like(column(counts, "instructions"))
+    lines = column(counts, "l3_hits") + column(counts, "core_forwards")
     return np.asarray(lines * machine.l3.latency.value)
 
 
@@ -322,28 +319,19 @@ def _walkers(machine: Machine, walking: Floats, cores_used: int) -> dict[str, Fl
     return {} if walk is None else {"page walks": walking / (walk.walkers.value * cores_used)}
 
 
-def _l2(machine: Machine, counts: Columns, cores_used: int) -> dict[str, Floats]:
-    """Return the way from L2 to L1 as a resource, if the machine file has its bandwidth."""
-    hits = _l2_hits(counts)
-    if machine.l2.bandwidth is None or hits is None:
-        return {}
-    rate = machine.l2.bandwidth.value * cores_used / machine.l2.shared_by.value
-    return {"L2": LINE_BYTES * hits / rate}
-
-
 def _l2_hits(counts: Columns) -> Floats | None:
     """Return the lines that hit L2, or None if they are not counted.
 
     The caches of a node call them `l2_references`, and an ensemble's rows `l2_accesses`.
     """
     asked = next((name for name in ("l2_references", "l2_accesses") if name in counts), None)
-    return None if asked is None else np.maximum(_column(counts, asked) - _column(counts, "l2_misses"), 0)
+    return None if asked is None else np.maximum(column(counts, asked) - column(counts, "l2_misses"), 0)
 
 
 def _issue_time(machine: Machine, counts: Columns, cores_used: int, core: CoreTimes | None) -> Floats:
     cores = machine.cores
     cycles = 1 / cores.instructions_per_cycle.value if core is None else core.cycles
-    return np.asarray(_column(counts, "instructions") * cycles / (cores.frequency.value * cores_used))
+    return np.asarray(column(counts, "instructions") * cycles / (cores.frequency.value * cores_used))
 
 
 def _stalls(
@@ -355,12 +343,12 @@ def _stalls(
     of_memory: Floats,
 ) -> Floats:
     """Return the seconds that cores stand still for loads that nothing foresees. `reads` come from memory."""
-    instructions = _column(counts, "instructions")
+    instructions = column(counts, "instructions")
     if core is None or reads is None:
         return np.zeros_like(instructions)
     lines, waiting = {"memory": reads}, {"memory": of_memory}
     if machine.l3 is not None and "l3_hits" in counts:
-        lines["l3"] = _column(counts, "l3_hits") + _column(counts, "core_forwards")
+        lines["l3"] = column(counts, "l3_hits") + column(counts, "core_forwards")
         waiting["l3"] = _l3_time(machine, counts)
     hits = _l2_hits(counts)
     if hits is not None and machine.l2.latency is not None:
@@ -369,27 +357,40 @@ def _stalls(
     return core.stalls(instructions, lines, waiting) / cores_used
 
 
-def _column(counts: Columns, name: str) -> Floats:
-    return np.asarray(counts[name], dtype=np.float64)
-
-
 def _times(
-    resources: dict[str, Floats], stalls: Floats, transfers: Sequence[Floats], ranks: RankLoad | None
+    resources: dict[str, Floats],
+    stalls: Floats,
+    between: Transfers | None,
+    memories: Sequence[Floats],
+    ranks: RankLoad | None,
 ) -> Times:
     """Return the times. A core issues nothing while it stands still for `stalls` seconds.
 
     What the cores of each rank do by themselves takes as long as it takes the rank with the most to do.
-    `transfers` are the seconds of memories that serve one after the other in the serial time.
+    `between` is what lines take between caches. `memories` are the seconds of those that serve one after the
+    other in the serial time.
     """
     of_core = resources["issue"] + stalls
+    at_once, one_by_one = np.zeros_like(of_core), np.zeros_like(of_core)
+    if between is not None:
+        resources = {**resources, "caches": between.busy}
+        at_once, one_by_one = between.at_once, between.one_by_one
     if ranks is not None:
         of_ranks = resources["issue"][:, None] * ranks.instructions + stalls[:, None] * ranks.lines
         of_core = of_ranks.max(axis=1)
+        most_lines = ranks.lines.max(axis=1)
         most = {"issue": ranks.instructions.max(axis=1)} | dict.fromkeys(
-            ("latency", "page walks", "L2"), ranks.lines.max(axis=1)
+            ("latency", "page walks", "caches"), most_lines
         )
         resources = {name: seconds * most.get(name, 1.0) for name, seconds in resources.items()}
-    serial = resources["issue"]
-    for seconds in transfers:
+        at_once, one_by_one = at_once * most_lines, one_by_one * most_lines
+    serial = resources["issue"] + one_by_one
+    for seconds in memories:
         serial = serial + seconds
-    return Times(np.maximum.reduce([of_core, *resources.values()]), serial, resources)
+    others = [of_core, *(seconds for name, seconds in resources.items() if name != "caches")]
+    return Times(
+        np.maximum.reduce([*others, resources.get("caches", at_once)]),
+        serial,
+        np.maximum.reduce([*others, at_once]),
+        resources,
+    )

@@ -62,8 +62,11 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
     if machine.l2.shared_by.value == 1:  # one core alone may not use all of an L2 that several share
         block = machine.l2.size.value // 2
         (rate,) = measure("l2sum", "0", "4k", block=f"{block}B")
-        found["l2"]["bandwidth"] = read(
-            format_rate(1e9 * rate, 3), f"measured here: one core sums {format_binary_size(block)} repeatedly"
+        bytes_a_second = 1e9 * rate
+        found["l2"]["width"] = read(
+            float(f"{bytes_a_second / _frequency(machine, first):.3g}"),
+            f"measured here: one core sums {format_binary_size(block)} repeatedly, "
+            f"{format_rate(bytes_a_second, 3)}",
         )
     found["ddr"]["bandwidth"] = read(
         format_rate(1e9 * all_cores, 3), "measured here: STREAM's copy on all cores, all bytes moved"
@@ -81,12 +84,18 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
         )
     }
     if first is not None and machine.pipeline is not None:
-        cycles = machine.pipeline.load_cycles.value
         found["cores"]["frequency"] = read(
-            f"{cycles / first:.3g} GHz",
-            f"{_chase(sizes['l1'])}, in which a load takes {cycles} cycles",
+            f"{1e-9 * _frequency(machine, first):.3g} GHz",
+            f"{_chase(sizes['l1'])}, in which a load takes {machine.pipeline.load_cycles.value} cycles",
         )
     return found
+
+
+def _frequency(machine: Machine, load_ns: float | None) -> float:
+    """Return the clock in Hz, from the time of a load that hits L1 if its cycles are known."""
+    if load_ns is None or machine.pipeline is None:
+        return machine.cores.frequency.value
+    return machine.pipeline.load_cycles.value / (1e-9 * load_ns)
 
 
 def usable_ways(l3: L3, points: Sequence[tuple[int, float]], memory_ns: float) -> dict[str, Found]:

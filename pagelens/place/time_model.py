@@ -65,7 +65,8 @@ class TimeModel:
             names = (*names, OF_CORE)
             slow, per_read = np.vstack([slow, of_core[0]]), np.vstack([per_read, gained])
             per_write = np.vstack([per_write, zero])
-            slow[names.index("issue")] = resources({}, profile.core)["issue"]
+            for name in {"issue", "caches"}.intersection(names):  # no line of memory changes these
+                slow[names.index(name)] = resources({}, profile.core)[name]
         return cls(
             tuple(_SLOW if name == "DDR" else name for name in names),
             slow,

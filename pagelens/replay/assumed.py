@@ -11,7 +11,7 @@ from typing import Any
 from pagelens.machine import Machine, NumaLoad, RankLoad, modelled_times
 from pagelens.machine.pipeline import PIPELINE_NUMBERS
 from pagelens.machine.schema import ServedBy
-from pagelens.machine.time import Columns
+from pagelens.machine.transfers import Columns
 from pagelens.machine.values import stated_values
 from pagelens.replay.core_model import CoreModel
 from pagelens.replay.run import IfAssumed
@@ -28,6 +28,7 @@ _OF_TIME_MODEL = frozenset(
         "frequency",
         "instructions_per_cycle",
         "outstanding_lines",
+        "width",
     }
     | {"walkers", "walk_cycles", "stlb_hit_cycles"}
     | {"latencies", "bandwidths"}  # matrices of NUMA nodes, tried as a whole

@@ -13,7 +13,7 @@ import numpy as np
 from pagelens.machine import TRANSLATION_COUNTS, CoreTimes, Machine, NumaLoad, RankLoad, modelled_times
 from pagelens.machine.dram import Dram
 from pagelens.machine.schema import ServedBy
-from pagelens.replay.run import Floats
+from pagelens.replay.run import Floats, lines_past_l1
 
 TABLE_LEVELS = 4  # entries of page tables that a walk reads at most
 MOST_CLEARED = 8  # pages cleared for one that is used: a large page is taken where an eighth of it is used
@@ -38,17 +38,23 @@ def bounds(
 ) -> Bounds:
     """Return the bounds of a job on a machine, under any policy.
 
-    `moved` are the lines [p, 3] that leave L1, as `_core.moved_by_phase` counts them, and `executed` the
+    `moved` are the lines [p, 4] that pass L1, as `_core.moved_by_phase` counts them, and `executed` the
     instructions [p]. `ranks` has the rows [p]. DRAM is assumed to be busy with every line.
     """
-    reads, writes = moved[:, 0], moved[:, 1] + MOST_CLEARED * moved[:, 2]
+    reads, writes = moved[:, 0], moved[:, 1] + moved[:, 2] + MOST_CLEARED * moved[:, 3]
     none = np.zeros_like(executed)
     nowhere = dict.fromkeys(
         ("msc_reads", "msc_writes", "msc_misses", "msc_read_misses", "ddr_reads", "ddr_writes", "dram_reads",
          "dram_writes", "dram_time_s", "l3_hits", "core_forwards", *TRANSLATION_COUNTS),
         none,
     )  # fmt: skip
-    at_best = {**nowhere, "instructions": executed, "l2_accesses": reads, "l2_misses": none}
+    at_best = {
+        **nowhere,
+        **lines_past_l1(moved),
+        "instructions": executed,
+        "l2_accesses": reads,
+        "l2_misses": none,
+    }
     walks = {"stlb_hits": reads, "walks": reads, "walker_loads": TABLE_LEVELS * reads}
     lines = reads + writes
     pushed_out = reads + writes if served_by == "memory-side cache" else none
@@ -56,6 +62,7 @@ def bounds(
         **at_best,
         **(walks if machine.page_walk is not None else {}),
         "l2_misses": reads,
+        "l2_write_backs": moved[:, 1],
         "msc_reads": reads,
         "msc_writes": writes,
         "msc_misses": lines,

@@ -41,7 +41,7 @@ class CoreModel:
 
     def __init__(self, code: SampledCode, phases: int, machine: Machine) -> None:
         assert machine.pipeline is not None
-        self._code, self._machine = code, machine
+        self._code, self._machine, self._pipeline = code, machine, machine.pipeline
         self._weights = _weights(code.samples)
         whole = [s for s in range(len(code.samples)) if code.samples[s].instructions >= FEWEST_INSTRUCTIONS]
         foreseen = _core.foreseen_branches(code.code, [sample.blocks for sample in code.samples])
@@ -75,7 +75,9 @@ class CoreModel:
         ratio = self._cycles(self._few, changed) / self._cycles(self._few, self._machine)
         return replace(self.times, cycles=self.times.cycles * ratio)
 
-    def _of(self, samples: Sequence[int]) -> tuple[float, float, list[float], list[float], list[list[float]]]:
+    def _of(
+        self, samples: Sequence[int]
+    ) -> tuple[float, float, float, list[float], list[float], list[list[float]]]:
         """Return the fields of CoreTimes from some samples."""
         weights = self._weights[samples]
         every = [self._code.samples[s] for s in samples]
@@ -85,6 +87,8 @@ class CoreModel:
             return float((np.array(of_samples) / instructions * weights).sum() / weights.sum())
 
         wrong = mean([len(self._foreseen[s]) - sum(self._foreseen[s]) for s in samples])
+        loads_by_kind = [self._code.loads[sample.blocks].sum(axis=0) for sample in every]
+        of_loads = mean([self._pipeline.cycles_of_loads(*map(int, loads)) for loads in loads_by_kind])
         cycles = self._cycles(samples, self._machine)
         passed, shares, overlap = [], [], []
         for level, name in enumerate(LEVELS):
@@ -106,7 +110,7 @@ class CoreModel:
                 alone = share * loads * extra  # if each were waited for alone
                 of_level.append(float(np.clip(alone / max(longer, 1e-9), 1.0, MOST_OVERLAP)))
             overlap.append(of_level)
-        return cycles, wrong, passed, shares, overlap
+        return cycles, of_loads, wrong, passed, shares, overlap
 
     def _cycles(
         self,

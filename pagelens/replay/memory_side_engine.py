@@ -14,6 +14,7 @@ machine file describes DRAM's banks, rows are a mechanism too: their cost per li
 machine as it is, and applied to the lines that are left without the other mechanisms.
 """
 
+import threading
 from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
@@ -46,7 +47,16 @@ from pagelens.replay.memory_side import (
 )
 from pagelens.replay.ordered_lines import InOrder, rows_are_timed
 from pagelens.replay.placement import Placement
-from pagelens.replay.run import Attributed, Floats, IfAssumed, Removed, Run, Sampling, instructions
+from pagelens.replay.run import (
+    Attributed,
+    Floats,
+    IfAssumed,
+    Removed,
+    Run,
+    Sampling,
+    instructions,
+    lines_past_l1,
+)
 from pagelens.replay.translation import Translations
 
 Counts = Mapping[str, Floats]
@@ -89,15 +99,33 @@ class MemorySideEngine:
         self._core_model, self._core = model, model.times if model is not None else None
         self._only_differences = only_differences
         self._of_caches = () if past_caches or only_differences else mechanisms_of_caches(machine)
+        self._past_l1: Counts | None = None  # made when it is first used
+        self._lock = threading.Lock()
         self._arithmetic = () if only_differences else mechanisms(machine)
         self.mechanisms = (*self._of_caches, *self._arithmetic)
         self.attribution_replays = bool(self._of_caches)
         self.sampling = Sampling(self._sampled, sampled_lines(machine))
 
+    def past_l1(self) -> Counts:
+        """Return the columns of `lines_past_l1`, or none if no width between caches is stated.
+
+        They are those of pages of 4 KiB: a program for larger ones may have passed an L2, too.
+        """
+        if self._machine.l2.width is None:
+            return {}
+        with self._lock:
+            if self._past_l1 is None:
+                program = self._workload.compile(self._machine, FRAME_BITS)
+                self._past_l1 = lines_past_l1(self._moved(program))
+            return self._past_l1
+
+    def _moved(self, program: _core.Program) -> Floats:
+        return self._ranks * np.asarray(_core.moved_by_phase(program), dtype=np.float64)
+
     def bounds(self) -> Bounds:
         """Return the bounds, from the program for pages of 4 KiB."""
         program = self._workload.compile(self._machine, FRAME_BITS)
-        moved = self._ranks * np.asarray(_core.moved_by_phase(program), dtype=np.float64)
+        moved = self._moved(program)
         executed = instructions(self._ranks, program.instructions, program.phases)
         return bounds(
             moved,
@@ -189,6 +217,7 @@ class _Placed:
         engine, placement = self._engine, self._placement
         counts = {name: values.astype(np.float64) for name, values in by_phase(counters).items()}
         counts["instructions"] = instructions(engine._ranks, self._program.instructions, counters.phases)
+        counts |= engine.past_l1()
         counts["first_ddr_writes"] = np.zeros(counters.phases)  # an infinite cache pushes nothing out
         wanted = counters.huge_pages + counters.small_fallbacks
         small = counters.small_fallbacks / max(1, wanted)

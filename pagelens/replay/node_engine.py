@@ -38,7 +38,17 @@ from pagelens.replay.mechanisms import (
 from pagelens.replay.nearly_equal import shifted
 from pagelens.replay.numa import NumaLines, placing
 from pagelens.replay.placement import Placement
-from pagelens.replay.run import Attributed, Floats, IfAssumed, LeftOut, Removed, Run, Sampling, instructions
+from pagelens.replay.run import (
+    Attributed,
+    Floats,
+    IfAssumed,
+    LeftOut,
+    Removed,
+    Run,
+    Sampling,
+    instructions,
+    lines_past_l1,
+)
 from pagelens.replay.stretches import Estimates
 from pagelens.replay.whole_node import (
     NodeCounts,
@@ -164,7 +174,10 @@ class _Placed:
         self._cores = cores_of_threads(self.machine, engine._ranks * program.threads, placement.numa)
         self._rank_load = engine._workload.rank_load
         phases = len(engine._workload.phases)
-        self._instructions = {"instructions": instructions(engine._ranks, program.instructions, phases)}
+        self._of_program = {
+            "instructions": instructions(engine._ranks, program.instructions, phases),
+            **lines_past_l1(engine._programs.moved()),
+        }
 
     def replay(self, without: tuple[str, ...], rows: tuple[bool, ...]) -> NodeCounts:
         """Replay without some mechanisms. DRAM has row conflicts or not, as each of `rows` says."""
@@ -274,7 +287,7 @@ class _Placed:
         """
         factor = 1.0 if of_median_node else self._factor
         rows = slice(None) if phase is None else phase
-        columns = {**counts, **{name: values[rows] for name, values in self._instructions.items()}}
+        columns = {**counts, **{name: values[rows] for name, values in self._of_program.items()}}
         engine = self._engine
         core = engine._core_times
         if core is not None and phase is not None:
@@ -323,7 +336,7 @@ class _Placed:
         lines = found.object_lines
         return Run(
             counts={
-                **self._instructions,
+                **self._of_program,
                 **{name: counts[name] for name in KEPT if name in counts},
                 **{name: np.full(len(times.time_s), value) for name, value in of_run.items()},
                 **{name: counts[counted] for name, counted in RENAMED.items()},
@@ -345,7 +358,7 @@ class _Placed:
         engine = self._engine
         if not engine._vary_assumed:
             return {}
-        columns = {**counts, **self._instructions}
+        columns = {**counts, **self._of_program}
         return times_if_assumed(
             self.machine,
             columns,

@@ -67,3 +67,11 @@ def instructions(ranks: int, of_threads: NDArray[np.uint64], phases: int) -> Flo
     """Return the instructions [p] of all ranks, from those of one copy's threads [p x thread]."""
     table = np.asarray(of_threads, dtype=np.float64).reshape(phases, -1)
     return np.asarray(ranks * table.sum(axis=1))
+
+
+def lines_past_l1(moved: Floats) -> dict[str, Floats]:
+    """Return the time model's columns for what L1s move, which no placement changes.
+
+    `moved` are lines [p, 4] as `_core.moved_by_phase` counts them.
+    """
+    return {"l1_fetches": moved[:, 0], "l1_write_backs": moved[:, 1]}

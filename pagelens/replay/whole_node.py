@@ -219,7 +219,7 @@ class NodePrograms:
         return self._of(offset_bytes)[1]
 
     def moved(self) -> NDArray[np.float64]:
-        """Return the lines [phase, 3] that all copies read and write, and that the kernel clears for them."""
+        """Return the lines [phase, 4] of all copies, as `_core.moved_by_phase` counts them."""
         return self._of(0)[2]
 
     def _of(

@@ -312,6 +312,7 @@ class Hierarchy {
     }
 
     void write_back(std::uint64_t line) {
+        count(CacheCounter::l1d_writebacks);
         Cache& l2 = l2_[tile_];
         if (Held* const held = l2.find(line)) {
             const bool owned = held->dirty;

@@ -106,6 +106,7 @@ def drawn_core(random: np.random.Generator, intervals: int) -> CoreTimes:
     of_levels = (intervals, len(LEVELS))
     return CoreTimes(
         cycles=random.uniform(0.2, 3, intervals),
+        load_cycles=random.uniform(0.1, 0.5, intervals),
         mispredicted=np.zeros(intervals),
         past_filter=random.uniform(0.01, 0.3, of_levels),
         irregular=random.uniform(0, 1, of_levels),

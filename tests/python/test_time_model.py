@@ -107,14 +107,17 @@ def test_what_a_core_waits_for_on_a_node_without_a_memory_side_cache() -> None:
 
 
 @pytest.mark.parametrize("asked", ["l2_references", "l2_accesses"])  # of a hierarchy, and of an ensemble
-def test_what_hits_l2_takes_its_way_to_l1(asked: str) -> None:
+def test_what_hits_an_exclusive_l2_takes_its_way_to_l1(asked: str) -> None:
     opteron = load_machine("red-storm-xt4")
     counts = node_counts(dram_time_s=0.0) | {asked: [4e9], "l2_misses": [1e9]}
     times = modelled_times(opteron, counts, 2)
-    assert times.resources["L2"][0] == pytest.approx(3e9 * 64 / (2 * 19.2e9))  # 8 bytes a clock, each core
-    assert times.time_s[0] == times.resources["L2"][0]
-    assert "L2" not in modelled_times(opteron, node_counts(dram_time_s=0.0), 2).resources  # nothing counted
-    assert "L2" not in modelled_times(load_machine("skx-8160"), counts, 24).resources  # nothing stated
+    caches = times.resources["caches"][0]
+    assert caches == pytest.approx(3e9 * 64 / (2 * 19.2e9))  # 8 bytes a clock, each core
+    assert times.time_s[0] == caches
+    uncounted = modelled_times(opteron, node_counts(dram_time_s=0.0), 2)
+    assert "caches" not in uncounted.resources
+    unstated = modelled_times(load_machine("cori-knl-flat"), counts, 2)
+    assert "caches" not in unstated.resources
 
 
 def test_rows_are_independent_and_frames_of_polars_do() -> None:
@@ -144,3 +147,14 @@ def test_optanes_write_backs_cost_more_than_its_reads() -> None:
         for name in ("ddr_reads", "ddr_writes")
     )
     assert written == pytest.approx(read * 10 / 3.5)
+
+
+def test_a_faster_clock_moves_lines_between_caches_faster() -> None:
+    counts = node_counts() | {"l1_fetches": [1e9], "l1_write_backs": [5e8], "l2_misses": [2e8]}
+    slow, fast = (
+        modelled_times(load_machine("skx-8160"), counts, 24, frequency_factor=factor).resources["caches"][0]
+        for factor in (1.0, 1.1)
+    )
+    cycles = 1.5e9 * 64 / 64 + 2e8 * 64 / 16
+    assert slow == pytest.approx(cycles / (24 * 2.1e9))
+    assert fast == pytest.approx(slow / 1.1)

@@ -64,6 +64,7 @@ bool HierarchyOf<plain>::at_l2(const Requester& who, std::uint64_t line, std::ui
 
 template <bool plain>
 void HierarchyOf<plain>::write_back(Requester who, std::uint64_t line, std::uint32_t slice) {
+    who.count(Counter::l1d_writebacks);
     const Spot spot = l2_.find(line, who.tile);
     if (spot) {
         const bool dirty = l2_.dirty(spot);

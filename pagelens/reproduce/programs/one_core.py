@@ -1,17 +1,17 @@
-"""Streams of one core: their time by this project's model, and by the rule of the ECM model.
+"""Streams of one core: their time by this project's model.
 
-ECM is the Execution-Cache-Memory model (Stengel et al., ICS 2015, arXiv:1410.5010; Hofmann et al., ARCS 2016,
-arXiv:1511.03639). Loads that retire and transfers between levels take turns, and arithmetic goes on beside
-both. This project's model lets all of them go on beside each other. Counts are for one line of each array.
+In memory the model lets lines in flight decide. The Execution-Cache-Memory model (Stengel et al., ICS 2015,
+arXiv:1410.5010) lets the transfers of memory take turns with those between caches instead, so its time of
+such a stream is given, too. Counts are for one line of each array.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from pagelens.address.units import LINE_BYTES
-from pagelens.machine import TRANSLATION_COUNTS, Machine, modelled_times
+from pagelens.machine import TRANSLATION_COUNTS, CoreTimes, Machine, Times, modelled_times
+from pagelens.machine.core_times import DENSITIES
 
 LEVELS = ("L2", "L3", "memory")
 
@@ -40,59 +40,64 @@ KERNELS = {
 
 @dataclass(frozen=True)
 class Core:
-    """One core of a machine, with the widths that the machine file does not have."""
+    """One core of a machine, whose loops have vectors of `vector_bytes`."""
 
     machine: Machine
     vector_bytes: int
-    from_l2: int  # bytes a cycle between L2 and L1
-    from_l3: (
-        int  # bytes a cycle between L3 and L2; in each direction at the same time if the L3 is a victim's
-    )
 
-    def modelled(self, kernel: StreamKernel, level: str) -> float:
-        """Return the seconds by this project's model."""
-        vectors = LINE_BYTES // self.vector_bytes
-        instructions = vectors * (kernel.loads + kernel.stores + kernel.arithmetic)
+    def times(self, kernel: StreamKernel, level: str) -> Times:
+        """Return the times for one line of each array."""
+        instructions, core = self._core(kernel)
+        of_memory = level == "memory"
         counts = {
             "instructions": instructions,
+            "l1_fetches": kernel.fetched,
+            "l1_write_backs": kernel.evicted,
             "l2_accesses": kernel.fetched,
             "l2_misses": kernel.fetched * (level != "L2"),
+            "l2_write_backs": kernel.evicted * (level != "L2"),
             "l3_hits": kernel.fetched * (level == "L3"),
             "core_forwards": 0,
-            "dram_reads": kernel.fetched * (level == "memory"),
-            "dram_writes": kernel.evicted * (level == "memory"),
+            "dram_reads": kernel.fetched * of_memory,
+            "dram_writes": kernel.evicted * of_memory,
             "dram_time_s": 0,
             **dict.fromkeys(TRANSLATION_COUNTS, 0),
         }
         rows = {name: np.array([float(count)]) for name, count in counts.items()}
-        return float(modelled_times(self.machine, rows, 1).time_s[0])
+        return modelled_times(self.machine, rows, 1, core=core)
 
-    def ecm(self, kernel: StreamKernel, level: str) -> float:
-        """Return the seconds by the rule of the ECM model."""
-        pipeline, clock = self.machine.pipeline, self.machine.cores.frequency.value
+    def modelled(self, kernel: StreamKernel, level: str) -> float:
+        """Return the seconds by this project's model."""
+        return float(self.times(kernel, level).time_s[0])
+
+    def at_once(self, kernel: StreamKernel, level: str) -> float:
+        """Return the seconds if loads and lines between caches went on at the same time."""
+        return float(self.times(kernel, level).at_once_time_s[0])
+
+    def from_memory_in_turn(self, kernel: StreamKernel) -> float:
+        """Return the seconds from memory if its transfers took turns with all others."""
+        resources = self.times(kernel, "memory").resources
+        return float(max(resources["issue"][0], resources["caches"][0] + resources["DDR"][0]))
+
+    def _core(self, kernel: StreamKernel) -> tuple[int, CoreTimes]:
+        """Return the instructions of the loop, and what a core takes for them if its data are in L1."""
+        pipeline = self.machine.pipeline
         assert pipeline is not None
         vectors = LINE_BYTES // self.vector_bytes
-        loads = vectors * kernel.loads / pipeline.vector_load_ports.value.bit_count()
-        stores = vectors * kernel.stores / pipeline.vector_store_data_ports.value.bit_count()
-        arithmetic = vectors * kernel.arithmetic / pipeline.fused.value.ports.bit_count()
-        moved = LINE_BYTES * (kernel.fetched + kernel.evicted)
-        transfers = [moved / self.from_l2 / clock]
-        if level != "L2":
-            transfers.append(LINE_BYTES * self._lines_of_l3(kernel) / self.from_l3 / clock)
-        if level == "memory":
-            transfers.append(moved / self.machine.ddr.bandwidth.value)
-        return ecm_seconds(max(stores, arithmetic) / clock, loads / clock, transfers)
-
-    def _lines_of_l3(self, kernel: StreamKernel) -> int:
-        """Return the lines between L2 and L3, in one direction if both work at the same time.
-
-        As many lines leave L2 as come to it. A victim L3 takes all of them, also those from memory.
-        """
-        assert self.machine.l3 is not None
-        victim = self.machine.l3.inclusion.value == "victim"
-        return kernel.fetched if victim else kernel.fetched + kernel.evicted
-
-
-def ecm_seconds(overlapping: float, retiring: float, transfers: Iterable[float]) -> float:
-    """Return max(T_OL, T_nOL + the sum of the transfers), each in seconds (arXiv:1410.5010, section 2)."""
-    return max(overlapping, retiring + sum(transfers))
+        instructions = vectors * (kernel.loads + kernel.stores + kernel.arithmetic)
+        loads = pipeline.cycles_of_loads(0, vectors * kernel.loads)
+        longest = max(
+            instructions / self.machine.cores.instructions_per_cycle.value,
+            loads,
+            vectors * kernel.stores / pipeline.vector_store_data_ports.value.bit_count(),
+            vectors * kernel.arithmetic / pipeline.fused.value.ports.bit_count(),
+        )
+        levels = np.zeros((1, len(LEVELS)))
+        return instructions, CoreTimes(
+            cycles=np.array([longest / instructions]),
+            load_cycles=np.array([loads / instructions]),
+            mispredicted=np.zeros(1),
+            past_filter=levels,
+            irregular=levels,  # prefetchers foresee all lines
+            overlap=np.ones((1, len(LEVELS), len(DENSITIES))),
+        )
