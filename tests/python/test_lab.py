@@ -53,7 +53,7 @@ def test_runs_are_counted_and_zonesort_ends_their_conflicts(pagelens: Run, examp
     assert sum(zones["node 0 DMA32"]) > 0
 
 
-SOME_HISTORIES = (DEFAULT_HISTORIES[1], "io(302MB); job(402MB)", "hold(0.1%); compact")
+SOME_HISTORIES = ("io(302MB); job(402MB)",)
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,7 @@ SWEEPS = """
 """
 
 
+@pytest.mark.long
 def test_the_traffic_of_each_node_is_what_the_plan_says(
     pagelens: Callable[..., subprocess.CompletedProcess[str]],
     compile_c: Callable[[str], Path],
@@ -252,6 +253,7 @@ USES = """
 """
 
 
+@pytest.mark.long  # the test of plans with moves shows the same of each region
 def test_the_fast_nodes_share_of_the_lines_is_what_place_predicts(
     pagelens: Callable[..., subprocess.CompletedProcess[str]],
     compile_c: Callable[[str], Path],

@@ -16,8 +16,8 @@ def cells() -> list[str]:
 
 
 def run(cell: str, names: dict[str, Any]) -> object:
-    """Runs a cell; the value of its last expression, as a notebook shows it."""
-    tree = ast.parse(cell)
+    """Runs a cell with fewer nodes; the value of its last expression, as a notebook shows it."""
+    tree = ast.parse(cell.replace("nodes=6", "nodes=2"))
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, "cell", "exec"), names)
     return eval(compile(ast.Expression(last.value), "cell", "eval"), names) if last is not None else None

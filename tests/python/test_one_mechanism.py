@@ -77,13 +77,13 @@ CASES = (
     # 128 pages 1 MiB apart: more than L2 holds, and 128 lines for each of 64 sets of 20 ways.
     Case("L3 conflicts", "sandy-bridge-ep", "contiguous",
          "volatile char* a = reserve(128 * MIB); touch(a, 128 * MIB);",
-         "for (int i = 0; i < 30; ++i) for (long page = 0; page < 128; ++page)"
+         "for (int i = 0; i < 12; ++i) for (long page = 0; page < 128; ++page)"
          " for (int line = 0; line < 64; ++line) a[page * MIB + line * 64];"),
     # Before a memory-side cache some sets are simulated, so both use many. 20 lines for half of L2's sets of
     # 16 ways; every second page of 32 MiB, 256 lines for half of L3's sets of 16 x 11 ways.
     Case("L2 conflicts", "optane-memory-mode", "contiguous",
          "volatile char* a = reserve(2 * MIB); touch(a, 2 * MIB);",
-         "for (int i = 0; i < 300; ++i) for (long n = 0; n < 20; ++n)"
+         "for (int i = 0; i < 100; ++i) for (long n = 0; n < 20; ++n)"
          " for (long at = 0; at < MIB / 32; at += 64) a[(n << 16) + at];"),
     Case("L3 conflicts", "optane-memory-mode", "contiguous",
          "volatile char* a = reserve(32 * MIB); touch(a, 32 * MIB);",

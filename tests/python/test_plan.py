@@ -145,10 +145,10 @@ def test_names_of_regions_are_any_bytes(name: bytes, tmp_path: Path) -> None:
     assert b"\0" + name + b"\0" in handed
 
 
-def test_ten_thousand_sites_are_a_file(tmp_path: Path) -> None:
+def test_a_thousand_sites_are_a_file(tmp_path: Path) -> None:
     one = read(TEXT, tmp_path).objects[0]
     frames = [f"hydro!{'_ZN4Mesh8allocateEv' * 3}{i}+0x1c" for i in range(15)]
-    objects = [one.model_copy(update={"site": [f"hydro+{i:#x}", *frames]}) for i in range(10_000)]
+    objects = [one.model_copy(update={"site": [f"hydro+{i:#x}", *frames]}) for i in range(1_000)]
     plan = read(TEXT, tmp_path).model_copy(update={"objects": objects})
     write_plan(plan, tmp_path / "large.toml")
     assert read_plan(tmp_path / "large.toml") == plan

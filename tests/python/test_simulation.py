@@ -20,7 +20,11 @@ from pagelens.replay.run import Attributed
 MIB = 1 << 20
 TRACE = Path(__file__).parents[1] / "data/results/cg.bin"
 # In cache mode, without an L3 and with one; banks of DRAM, cores' frequency and page walks; none of them.
-MACHINES = ["cori-knl-cache", "xeon-max-cache", "skx-8160", "cori-knl-flat", "red-storm-xt4"]
+MACHINES = [
+    *("cori-knl-cache", "xeon-max-cache", "red-storm-xt4"),
+    # The mechanisms of these are those of the first three.
+    *(pytest.param(name, marks=pytest.mark.long) for name in ("skx-8160", "cori-knl-flat")),
+]
 
 
 def simulation(machine: str, policy: str = "random") -> tuple[Simulation, Placement]:

@@ -131,7 +131,7 @@ def has_the_interface_of_the_first_zonesort(guest: Guest) -> None:
     shell(guest, f"echo 0 > {INTERFACE}/nodeid")
 
 
-@pytest.mark.parametrize("kernel", ["6.1", "6.12"])
+@pytest.mark.parametrize("kernel", [pytest.param("6.1", marks=pytest.mark.long), "6.12"])
 def test_the_module_sorts_a_guest(kernel: str, tmp_path: Path) -> None:
     with zonesort_guest(kernel, tmp_path, "512MiB", described_cache=CACHE) as guest:
         clear_messages(guest)

@@ -28,7 +28,7 @@ _Key = tuple[str, int, str]  # mix, bytes, policy
 
 def run(context: StudyContext) -> Findings:
     """Run the same nodes at every size, with and without zonesort."""
-    nodes, few = context.pick(48, 3), context.pick(16, 2)
+    nodes, few = context.pick(48, 3), context.pick(6, 1)
     cells = (  # size, policies, on how many of the nodes
         (PUBLISHED_BYTES, (WITHOUT, INTEL), nodes),
         (PUBLISHED_BYTES, (OURS,), few),

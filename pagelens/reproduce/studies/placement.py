@@ -74,7 +74,7 @@ class Case:
 
 def run(context: StudyContext) -> Findings:
     """Make nine profiles with their sweeps, and evaluate the lists of the hydro on the poster's machines."""
-    scale = context.pick(1, 8)
+    scale = context.pick(1, 12)
     keys = list(product(PROGRAMS, MACHINES))
     found = context.map(lambda key: _case(*key, BYTES[key[1]] // scale, context), keys)
     cases = dict(zip(keys, found, strict=True))

@@ -63,7 +63,7 @@ def run_study(context: StudyContext) -> Findings:
     fresh = linux.sweep(coarse, lambda number: linux.frames("boot; run", 0))
     random = linux.sweep(coarse, lambda number: linux.frames("boot; run", number, "random"))
     deterministic = linux.sweep(coarse, lambda number: linux.frames("boot; run", 0, "deterministic"))
-    runs = {mix: linux.runs(context.pick(64, 4), mix) for mix in MIXES}
+    runs = {mix: linux.runs(context.pick(64, 2), mix) for mix in MIXES}
     before, after = linux.adapted(coarse)
 
     ordinary = catamount["ordinary"]
