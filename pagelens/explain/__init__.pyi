@@ -1,8 +1,7 @@
 from .analysis import explain as explain
 from .assumptions import Tried as Tried
-from .conclusion import (
+from .cause_words import (
     attributed_in_words as attributed_in_words,
-    has_effect as has_effect,
     interaction_in_words as interaction_in_words,
 )
 from .job_cost import job_cost_in_words as job_cost_in_words
@@ -15,6 +14,7 @@ from .model import (
 from .outputs import write_outputs as write_outputs
 from .own_files import own_files_in_words as own_files_in_words
 from .remedies import choose_policies as choose_policies
+from .remedy_words import has_effect as has_effect
 from .timed import time_beside as time_beside
 from .words import (
     RESOURCES_IN_WORDS as RESOURCES_IN_WORDS,

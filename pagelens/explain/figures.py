@@ -6,7 +6,7 @@ Equal explanations give equal bytes.
 import numpy as np
 
 from pagelens.explain import plots
-from pagelens.explain.conclusion import attributed_in_words
+from pagelens.explain.cause_words import attributed_in_words
 from pagelens.explain.model import Explanation
 from pagelens.report.drawing import Drawing, drawing
 from pagelens.statistics import pearson

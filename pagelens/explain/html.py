@@ -4,10 +4,11 @@ import re
 
 from markupsafe import Markup, escape
 
-from pagelens.explain.conclusion import attributed_in_words, interaction_in_words, other_order
+from pagelens.explain.cause_words import attributed_in_words, interaction_in_words
 from pagelens.explain.figures import draw_all
 from pagelens.explain.job_cost import job_cost_in_words
 from pagelens.explain.model import Explanation
+from pagelens.explain.remedy_words import other_order
 from pagelens.explain.words import RESOURCES_IN_WORDS, job_in_words, large_page_note, stopped_note
 from pagelens.report.page import page_template
 from pagelens.statistics import BOOTSTRAP_RESAMPLES

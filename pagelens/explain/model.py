@@ -206,6 +206,11 @@ class Distribution(_Record):
         """The mean over the nodes."""
         return sum(self.times_s) / len(self.times_s)
 
+    @property
+    def surely_differs(self) -> bool:
+        """Whether its median surely differs from the baseline's."""
+        return not self.gain_median_low <= 1 <= self.gain_median_high
+
     def resource(self, name: str) -> ResourceRecord:
         """Return a resource, which is all zero if the policy does not use it."""
         unused = ResourceRecord(name=name, busy_s=0, bound_s=0)

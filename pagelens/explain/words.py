@@ -79,3 +79,23 @@ def job_in_words(job: JobRecord) -> list[str]:
 def _spread(name: str, counts: Sequence[float]) -> str:
     write = format_size if name == RESIDENT else format_count
     return ", ".join(write(round(count)) for count in counts)
+
+
+def as_long(ratio: float) -> str:
+    """Return what follows the subject: "takes 1.20x as long as"."""
+    return "runs about as fast as" if is_one(ratio) else f"takes {times(ratio)} as long as"
+
+
+def is_one(ratio: float) -> bool:
+    """Return whether a ratio is 1 in all digits that a report shows."""
+    return abs(ratio - 1) < 0.005
+
+
+def times(ratio: float) -> str:
+    """Return text such as "2.1x", with one more digit near 1."""
+    return f"{ratio:.2f}x" if ratio < 1.995 else f"{ratio:.1f}x"
+
+
+def percent(share: float) -> str:
+    """Return text such as "12%"."""
+    return f"{100 * share:.0f}%"

@@ -12,8 +12,8 @@ import pagelens as pl
 from pagelens.accesses.declared import declared
 from pagelens.ensemble import Scaled
 from pagelens.ensemble.scale import shrink
+from pagelens.explain.assumption_words import assumed_in_words
 from pagelens.explain.assumptions import _around, _assumption
-from pagelens.explain.conclusion import _assumed
 from pagelens.explain.model import Assumption
 from pagelens.explain.verdict import Verdict
 from pagelens.frames import Node, policies
@@ -221,7 +221,7 @@ def test_nothing_is_said_to_survive_that_was_not_judged(verdicts: tuple[Verdict,
         below="",
         above="",
     )
-    sentences = _assumed([stays], remedies)
+    sentences = assumed_in_words([stays], remedies)
     assert len(sentences) == bool(said)
     assert all(f", {said}. This value is assumed: ddr.bandwidth." in sentence for sentence in sentences)
 

@@ -8,15 +8,10 @@ import pytest
 import synthetic
 
 from pagelens.explain import explain
-from pagelens.explain.conclusion import (
-    _no_effect,
-    _size,
-    _why_fresh_is_slower,
-    advice,
-    interaction_in_words,
-    other_order,
-)
+from pagelens.explain.cause_words import interaction_in_words, why_fresh_is_slower
+from pagelens.explain.conclusion import _no_effect, _size
 from pagelens.explain.model import Explanation
+from pagelens.explain.remedy_words import advice, other_order
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +102,13 @@ def test_why_a_fresh_node_is_slower_is_said(explanation: Explanation, attributed
         for of in explanation.attributions
         if of.policy == name
     ]
-    said = list(_why_fresh_is_slower(base, [base, slower], parts if attributed else []))
+    said = list(why_fresh_is_slower(base, [base, slower], parts if attributed else []))
     if attributed:
         assert said == ["What costs more on contiguous frames is mostly conflicts in the memory-side cache."]
     else:
         assert said[0].startswith("On contiguous frames, more time goes to DDR: ")
     equal = slower.model_copy(update={"gain_median_high": 1.01})
-    assert list(_why_fresh_is_slower(base, [base, equal], parts)) == []
+    assert list(why_fresh_is_slower(base, [base, equal], parts)) == []
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import synthetic
 from pagelens.cli.text.explain import render_terminal
 from pagelens.errors import Failure
 from pagelens.explain import Explanation, explain
-from pagelens.explain.conclusion import _causes
+from pagelens.explain.cause_words import causes_in_words
 from pagelens.explain.figures import draw_all
 from pagelens.explain.html import render_html
 from pagelens.explain.model import AttributionRecord
@@ -227,7 +227,7 @@ def test_what_lies_before_the_memory_side_cache_is_in_the_loss_where_it_is_simul
     part = cause.parts[0].model_copy(update={"mechanism": mechanism})
     small = cause.model_copy(update={"parts": [part], "unburdened_s": 0.99 * cause.time_s})
     machine = explanation.machine.model_copy(update={"served_by": "memory-side cache"})
-    (sentence,) = _causes(machine, small, [])
+    (sentence,) = causes_in_words(machine, small, [])
     assert "less than 2% of its time" in sentence
     assert said in sentence
 

@@ -9,8 +9,8 @@ import synthetic
 
 from pagelens.ensemble.result import STRETCHES, Ensemble, table
 from pagelens.explain import explain
-from pagelens.explain.conclusion import advice
 from pagelens.explain.intervals import Interval, Intervals
+from pagelens.explain.remedy_words import advice
 from pagelens.explain.verdict import Verdict, verdict
 
 NODES, PHASES = 5, ("setup", "solve")

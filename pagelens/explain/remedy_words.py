@@ -1,0 +1,103 @@
+"""Says which remedies help, which harm, and of which the model cannot tell."""
+
+from collections.abc import Sequence
+
+from pagelens.explain.model import RemedyGain
+from pagelens.explain.verdict import MATTERS
+from pagelens.explain.words import few_nodes_note, times
+
+
+def advice(remedies: Sequence[RemedyGain]) -> str:
+    """Return the remedy that gains most in the median, and the best one that needs no root."""
+    useful = [r for r in remedies if r.verdict == "gains"]
+    if not useful:
+        return "No simulated remedy surely makes the program 2% faster."
+    first = useful[0]
+    need = "needs root" if first.root else "needs no root"
+    text = f"The best remedy is '{first.policy}' ({first.title}), which {need}. {_gain(first)}"
+    own = next((r for r in useful if not r.root), None)
+    if first.root and own is not None:
+        text += f" The best remedy without root is '{own.policy}' ({own.title}). {_gain(own)}"
+    return f"{text} docs/remedies.md has the commands."
+
+
+def other_order(remedies: Sequence[RemedyGain]) -> str:
+    """Say if the best remedy on the slow nodes differs from the best in the median, and gains there.
+
+    Otherwise say nothing.
+    """
+    if not remedies:
+        return ""
+    first = remedies[0]
+    slow = max(remedies, key=lambda r: r.gain_p95)
+    worst = max(remedies, key=lambda r: r.gain_worst)
+    parts = []
+    if slow.gain_p95 > MATTERS * max(first.gain_p95, 1):
+        parts.append(
+            f"on the slow nodes (95th percentile) '{slow.policy}' gains more than '{first.policy}': "
+            f"{times(slow.gain_p95)} against {times(first.gain_p95)}"
+        )
+    if worst.gain_worst > MATTERS * max(first.gain_worst, 1):
+        parts.append(
+            f"for the worst node '{worst.policy}' gains more than '{first.policy}': "
+            f"{times(worst.gain_worst)} against {times(first.gain_worst)}"
+        )
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def harm_in_words(remedies: Sequence[RemedyGain]) -> list[str]:
+    """Name the policies that make the program slower."""
+    slower = [r for r in remedies if r.verdict == "costs"]
+    if not slower:
+        return []
+    which = ", ".join(f"'{r.policy}' ({times(1 / r.gain_median)} as long)" for r in slower)
+    return [f"With these remedies the program would take longer: {which}."]
+
+
+def unknown_in_words(remedies: Sequence[RemedyGain], nodes: int) -> list[str]:
+    """Name the policies of which the model cannot tell whether they help."""
+    sentences = []
+    if unsure := [r for r in remedies if r.verdict == "unsure"]:
+        which = ", ".join(
+            f"'{r.policy}' {times(r.gain_median)} ({r.gain_median_low:.2f}-{r.gain_median_high:.2f})"
+            for r in unsure
+        )
+        sentences.append(
+            f"The simulation is too small to tell whether these remedies help: {which}; 95% intervals are in "
+            "parentheses."
+        )
+        if few_nodes_note(nodes):
+            sentences.append("Simulating more nodes (--nodes) may tell.")
+    sentences += [
+        f"Nothing is claimed for '{r.policy}': with it the program runs {times(r.gain_median)} as fast if "
+        f"all resources work at the same time, and {times(r.gain_serial)} as fast if they take turns."
+        for r in remedies
+        if r.verdict == "bounds disagree"
+    ]
+    return sentences
+
+
+def has_effect(remedy: RemedyGain) -> bool:
+    """Return whether a remedy has a visible gain or cost.
+
+    An offset has none, for example, if frames come in the order of first touch.
+    """
+    return {times(remedy.gain_median), times(remedy.gain_p95)} != {times(1)}
+
+
+def any_unsure(remedies: Sequence[RemedyGain]) -> bool:
+    """Return whether there is a remedy of which the model cannot tell whether it helps."""
+    return any(remedy.verdict == "unsure" for remedy in remedies)
+
+
+def _gain(remedy: RemedyGain) -> str:
+    """Say what a remedy gains at the median, and on the slow nodes if that differs."""
+    text = f"With it the program runs {times(remedy.gain_median)} as fast"
+    if f"{remedy.gain_median_low:.2f}" != f"{remedy.gain_median_high:.2f}":
+        text += f" (95% interval {remedy.gain_median_low:.2f}-{remedy.gain_median_high:.2f})"
+    if remedy.gain_p95 > max(MATTERS * remedy.gain_median, MATTERS):
+        text += f", and {times(remedy.gain_p95)} as fast on the slow nodes"
+    elif MATTERS * remedy.gain_p95 < remedy.gain_median:
+        text += f", but only {times(remedy.gain_p95)} as fast on the slow nodes (95th percentile)"
+    return f"{text}."
