@@ -28,6 +28,7 @@ class CoreTimes:
     # the nearer ones.
     past_filter: Floats  # [p, level] those of an instruction that the tracer's first filter passed on
     irregular: Floats  # [p, level] the share of these that are loads and that no prefetcher foresees
+    irregular_stores: Floats  # [p, level] the same of stores
     overlap: Floats  # [p, level, density] misses of such loads that a core waits for at a time
 
     def of_rows(self, phase: NDArray[np.int64]) -> CoreTimes:
@@ -38,8 +39,21 @@ class CoreTimes:
             self.mispredicted[phase],
             self.past_filter[phase],
             self.irregular[phase],
+            self.irregular_stores[phase],
             self.overlap[phase],
         )
+
+    def in_buffers(self, waiting: Mapping[str, Floats]) -> Floats:
+        """Return the seconds, for each phase, that irregular lines keep the L1s' miss buffers busy.
+
+        They are added up over all buffers. `waiting` is that of `stalls`. A prefetcher's lines are kept in
+        other buffers.
+        """
+        busy = np.zeros_like(self.cycles)
+        for level, name in enumerate(LEVELS):
+            if name in waiting:
+                busy += waiting[name] * (self.irregular[:, level] + self.irregular_stores[:, level])
+        return busy
 
     def stalls(
         self, instructions: Floats, lines: Mapping[str, Floats], waiting: Mapping[str, Floats]

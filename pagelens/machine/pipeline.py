@@ -86,7 +86,7 @@ class Pipeline(Table):
         "instruction"
     )
     load_misses: Sourced[Positive] = Field(
-        description="loads in flight, at most, that L1 does not have: its line fill buffers"
+        description="lines in flight, at most, that L1 does not have: its line fill buffers"
     )
     load_ports: Sourced[Ports] = Field(description="ports that can begin a load")
     vector_load_ports: Sourced[Ports] = Field(description="the part of these for vector registers")

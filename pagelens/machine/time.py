@@ -133,10 +133,11 @@ def _times_behind_cache(
     if "row_s" in counts:
         ddr_s = ddr_s + (ddr_reads + ddr_writes) * column(counts, "row_s")
     issue = _issue_time(machine, counts, cores_used, core) / frequency_factor
-    stalls = _stalls(machine, counts, cores_used, core, column(counts, "msc_reads"), of_memory)
+    stalls, in_buffers = _stalls(machine, counts, cores_used, core, column(counts, "msc_reads"), of_memory)
+    in_flight = waiting / (machine.cores.outstanding_lines.value * cores_used)
     resources = {
         "issue": issue,
-        "latency": np.maximum(stalls, waiting / (machine.cores.outstanding_lines.value * cores_used)),
+        "latency": np.maximum.reduce([stalls, in_buffers, in_flight]),
         "fast memory": fast_bytes / fast,
         "DDR": ddr_s,
         **_walkers(machine, walking, cores_used),
@@ -248,7 +249,7 @@ def tiered_times(machine: Machine, counts: Columns, cores_used: int, core: CoreT
         return at_full_width
     of_memory = waiting + _walk_time(machine, counts) + _second_level_time(machine, counts)
     issue = _issue_time(machine, counts, cores_used, core)
-    stalls = _stalls(machine, counts, cores_used, core, reads["fast"] + reads["slow"], of_memory)
+    stalls, _ = _stalls(machine, counts, cores_used, core, reads["fast"] + reads["slow"], of_memory)
     resources = {**at_full_width.resources, "issue": issue, "issue and stalls": issue + stalls}
     between = transfers(machine, counts, cores_used, core=core)
     return _times(resources, stalls, between, [np.add.reduce(list(memories.values()))], None)
@@ -274,10 +275,11 @@ def _beyond_caches(
     walking = _walk_time(machine, counts)
     of_memory = waiting + walking + _second_level_time(machine, counts)
     waiting = of_memory + _l3_time(machine, counts)
-    stalls = _stalls(machine, counts, cores_used, core, reads, of_memory)
+    stalls, in_buffers = _stalls(machine, counts, cores_used, core, reads, of_memory)
+    in_flight = waiting / (machine.cores.outstanding_lines.value * cores_used)
     resources = {
         "issue": issue,
-        "latency": np.maximum(stalls, waiting / (machine.cores.outstanding_lines.value * cores_used)),
+        "latency": np.maximum.reduce([stalls, in_buffers, in_flight]),
         **memories,
         **_walkers(machine, walking, cores_used),
     }
@@ -341,11 +343,15 @@ def _stalls(
     core: CoreTimes | None,
     reads: Floats | None,
     of_memory: Floats,
-) -> Floats:
-    """Return the seconds that cores stand still for loads that nothing foresees. `reads` come from memory."""
+) -> tuple[Floats, Floats]:
+    """Return the seconds that cores stand still for lines that nothing foresees. `reads` come from memory.
+
+    The first are those of loads. In the second, lines of loads and stores pass the miss buffers of the L1s,
+    which a stream's lines, fetched by the L2's prefetcher, do not.
+    """
     instructions = column(counts, "instructions")
-    if core is None or reads is None:
-        return np.zeros_like(instructions)
+    if core is None or reads is None or machine.pipeline is None:
+        return np.zeros_like(instructions), np.zeros_like(instructions)
     lines, waiting = {"memory": reads}, {"memory": of_memory}
     if machine.l3 is not None and "l3_hits" in counts:
         lines["l3"] = column(counts, "l3_hits") + column(counts, "core_forwards")
@@ -354,7 +360,8 @@ def _stalls(
     if hits is not None and machine.l2.latency is not None:
         lines["l2"] = hits
         waiting["l2"] = lines["l2"] * machine.l2.latency.value
-    return core.stalls(instructions, lines, waiting) / cores_used
+    buffers = machine.pipeline.load_misses.value * cores_used
+    return core.stalls(instructions, lines, waiting) / cores_used, core.in_buffers(waiting) / buffers
 
 
 def _times(

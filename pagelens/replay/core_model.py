@@ -77,7 +77,7 @@ class CoreModel:
 
     def _of(
         self, samples: Sequence[int]
-    ) -> tuple[float, float, float, list[float], list[float], list[list[float]]]:
+    ) -> tuple[float, float, float, list[float], list[float], list[float], list[list[float]]]:
         """Return the fields of CoreTimes from some samples."""
         weights = self._weights[samples]
         every = [self._code.samples[s] for s in samples]
@@ -90,16 +90,18 @@ class CoreModel:
         loads_by_kind = [self._code.loads[sample.blocks].sum(axis=0) for sample in every]
         of_loads = mean([self._pipeline.cycles_of_loads(*map(int, loads)) for loads in loads_by_kind])
         cycles = self._cycles(samples, self._machine)
-        passed, shares, overlap = [], [], []
+        passed, shares, of_stores, overlap = [], [], [], []
         for level, name in enumerate(LEVELS):
-            served = {s: self._served[s] >= level for s in samples}
+            served = {s: (self._served[s] >= level) & self._lines[s].asks for s in samples}
             if not any(of_sample.any() for of_sample in served.values()):  # lines that come but once
-                served = {s: np.ones_like(served[s]) for s in samples}
+                served = {s: self._lines[s].asks for s in samples}
             slow = {s: self._lines[s].irregular & served[s] for s in samples}
             passed.append(mean([float(served[s].sum()) for s in samples]))
             loads = mean([float(slow[s].sum()) for s in samples])
-            known = mean([float((self._lines[s].known & served[s]).sum()) for s in samples])
-            shares.append(loads / max(known, 1e-12))
+            stores = mean([float((self._lines[s].irregular_stores & served[s]).sum()) for s in samples])
+            known = max(mean([float((self._lines[s].known & served[s]).sum()) for s in samples]), 1e-12)
+            shares.append(loads / known)
+            of_stores.append(stores / known)
             extra = _extra_cycles(self._machine, name)
             of_level = []
             for share in DENSITIES:
@@ -110,7 +112,7 @@ class CoreModel:
                 alone = share * loads * extra  # if each were waited for alone
                 of_level.append(float(np.clip(alone / max(longer, 1e-9), 1.0, MOST_OVERLAP)))
             overlap.append(of_level)
-        return cycles, of_loads, wrong, passed, shares, overlap
+        return cycles, of_loads, wrong, passed, shares, of_stores, overlap
 
     def _cycles(
         self,
@@ -177,7 +179,9 @@ class Foreseen:
     """What hardware prefetchers make of the accesses past the first filter of a sample."""
 
     irregular: NDArray[np.bool_]  # [n] loads of lines that none foresees
+    irregular_stores: NDArray[np.bool_]  # [n] the same of stores
     known: NDArray[np.bool_]  # [n] the others: a stream may have begun before the sample did
+    asks: NDArray[np.bool_]  # [n] the others use a line again, as a store does after a load of it
 
 
 def foreseen_lines(sample: SampledRun) -> Foreseen:
@@ -190,21 +194,22 @@ def foreseen_lines(sample: SampledRun) -> Foreseen:
         (sample.blocks[block], int(one)) for block, one in zip(sample.block, sample.instruction, strict=True)
     ]
     lines = sample.line.tolist()
-    follows, _, past = _streams(lines, places)
-    _, moves, _ = _streams(lines[::-1], places[::-1])
-    alone = ~follows & ~sample.store
-    unknown = alone & ~past & moves[::-1]
-    return Foreseen(irregular=alone & ~unknown, known=~unknown)
+    follows, _, past, again = _streams(lines, places)
+    _, moves, _, _ = _streams(lines[::-1], places[::-1])
+    unknown = ~follows & ~past & moves[::-1]
+    alone = ~follows & ~unknown
+    return Foreseen(alone & ~sample.store, alone & sample.store, ~unknown, ~again)
 
 
 def _streams(
     lines: Sequence[int], places: Sequence[tuple[int, int]]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return for each access [n] whether it follows another, whether it moves on, whether the table is full.
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return what each access [n] does: whether it follows another, moves on, finds the table full, repeats.
 
-    An access follows a stream or its instruction's step. The table holds `STREAMS` streams.
+    An access follows a stream or its instruction's step. The table holds `STREAMS` streams. An access repeats
+    if a stream has come to its line already.
     """
-    follows, moves, full = (np.zeros(len(lines), dtype=bool) for _ in range(3))
+    follows, moves, full, again = (np.zeros(len(lines), dtype=bool) for _ in range(4))
     streams: OrderedDict[int, bool] = OrderedDict()  # where each is, the latest last; whether it has moved
     last: dict[tuple[int, int], tuple[int, int]] = {}  # by instruction: its last line, and the step to it
     for number, (line, place) in enumerate(zip(lines, places, strict=True)):
@@ -212,13 +217,14 @@ def _streams(
         before, step = last.get(place, (line, 0))
         last[place] = (line, line - before)
         strides = step == line - before and 0 < abs(step) <= STRIDE_LINES
+        again[number] = line in streams
         near = next((line + by for by in _NEIGHBOURS if line + by in streams), None)
         moved = near is not None and (streams.pop(near) or near != line)
         if near is None and len(streams) == STREAMS:
             streams.popitem(last=False)
         streams[line] = moved
         follows[number], moves[number] = near is not None or strides, moved or strides
-    return follows, moves, full
+    return follows, moves, full, again
 
 
 def sizes_of_data(code: SampledCode) -> list[NDArray[np.float64]]:

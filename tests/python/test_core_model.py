@@ -1,5 +1,6 @@
 """What a core takes for a traced program: its dependences and its mix decide, not one constant."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,6 +42,13 @@ RANDOM = """
         sum += table[(random >> 40) %% (8 * N)];
     }
 """
+UPDATES = """
+    memset(lines, 1, N * sizeof *lines);
+    for (int i = 0; i < 1000000; ++i) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        table[(random >> 40) %% (8 * N)] ^= random;
+    }
+"""
 SORTED = """
     for (int i = 0; i < 2000000; ++i) {
         random = random * 6364136223846793005u + 1442695040888963407u;
@@ -72,13 +80,14 @@ def test_independent_loads_overlap() -> None:
     assert overlap[:, 0].min() > 8
 
 
-def sample_of(lines: list[int]) -> SampledRun:
-    """Loads of these lines, each by an instruction of its own."""
+def sample_of(lines: list[int], store: list[bool] | None = None) -> SampledRun:
+    """Loads of these lines, or stores to them, each by an instruction of its own."""
     count = len(lines)
     number = np.arange(count, dtype=np.uint64)
     none = np.zeros(count, dtype=np.uint64)
+    stores = np.array(store or [False] * count)
     return SampledRun(
-        0, 0, 0, 20 * count, list(range(count)), number, none, none > 0, np.array(lines, dtype=np.uint64)
+        0, 0, 0, 20 * count, list(range(count)), number, none, stores, np.array(lines, dtype=np.uint64)
     )
 
 
@@ -99,6 +108,37 @@ def test_lines_without_neighbours_are_irregular_however_short_the_sample() -> No
 def test_a_line_that_is_used_twice_is_no_stream() -> None:
     found = foreseen_lines(sample_of([997 * n * n for n in range(1, 20) for _ in range(2)]))
     assert found.irregular.tolist() == [True, False] * 19
+
+
+def test_a_line_that_is_loaded_and_stored_to_is_asked_for_once() -> None:
+    lines = [997 * n * n for n in range(1, 20)]
+    found = foreseen_lines(sample_of([line for line in lines for _ in range(2)], [False, True] * 19))
+    assert found.asks.tolist() == [True, False] * 19
+    assert found.irregular.tolist() == [True, False] * 19
+    assert not found.irregular_stores.any()
+
+
+def test_updates_at_random_wait_for_as_many_lines_as_loads_do() -> None:
+    """A share of half would make each line's wait half as long."""
+    updates, loads = times_of(UPDATES), times_of(RANDOM)
+    assert updates.irregular[0, 2] == pytest.approx(loads.irregular[0, 2], abs=0.1)
+    assert updates.past_filter[0, 2] == pytest.approx(loads.past_filter[0, 2], rel=0.3)
+
+
+def test_stores_at_random_keep_the_miss_buffers_busy() -> None:
+    """By hand: a million lines of memory, one after the other, over the buffers of the L1."""
+    found = foreseen_lines(sample_of([997 * n * n for n in range(1, 20)], [True] * 19))
+    assert found.irregular_stores.all()
+    assert not found.irregular.any()
+    core = replace(times_of(RANDOM), irregular=np.zeros((1, 3)), irregular_stores=np.ones((1, 3)))
+    one = replace(core, cycles=np.zeros(1), load_cycles=np.zeros(1))
+    none = np.zeros(1)
+    counts = dict.fromkeys(("l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads"), none)
+    counts |= {"instructions": np.ones(1), "dram_reads": np.array([1e6]), "dram_writes": none}
+    assert MACHINE.pipeline is not None
+    times = modelled_times(MACHINE, {**counts, "dram_time_s": none}, 1, core=one)
+    alone = 1e6 * MACHINE.ddr.latency.value
+    assert times.time_s[0] == pytest.approx(alone / MACHINE.pipeline.load_misses.value)
 
 
 def test_a_branch_on_random_data_is_not_foreseen() -> None:

@@ -13,7 +13,7 @@ from pagelens.measure.of_machine import usable_ways
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
-MEASURED = ("ddr.bandwidth", "ddr.latency", "l2.latency", "l2.bandwidth", "cores.outstanding_lines")
+MEASURED = ("ddr.bandwidth", "ddr.latency", "l2.latency", "l2.width", "cores.outstanding_lines")
 
 
 @pytest.fixture

@@ -110,6 +110,7 @@ def drawn_core(random: np.random.Generator, intervals: int) -> CoreTimes:
         mispredicted=np.zeros(intervals),
         past_filter=random.uniform(0.01, 0.3, of_levels),
         irregular=random.uniform(0, 1, of_levels),
+        irregular_stores=random.uniform(0, 1, of_levels),
         overlap=random.uniform(1, 8, (*of_levels, len(DENSITIES))),
     )
 

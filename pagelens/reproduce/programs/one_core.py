@@ -99,5 +99,6 @@ class Core:
             mispredicted=np.zeros(1),
             past_filter=levels,
             irregular=levels,  # prefetchers foresee all lines
+            irregular_stores=levels,
             overlap=np.ones((1, len(LEVELS), len(DENSITIES))),
         )
