@@ -4,7 +4,7 @@ STREAM's copy measures the bandwidth of memory, a sum that of the L2, and a chas
 of each level take. The number of lines that one core keeps outstanding follows from copy and chase by
 Little's law: lines in flight are the rate at which they come times the time that each takes (Little: A Proof
 for the Queuing Formula L = lambda W, Oper. Res. 9 (1961), 383-387). A copy reads half of the bytes that it
-moves.
+moves. How many lines are in flight that no prefetcher foresees follows in the same way from RandomAccess.
 
 A program may get less of the L3 than the system states. In a virtual machine the host can keep ways for other
 guests (Intel's CAT, AMD's PQOS), and their data take room. Chases through shares of the stated size measure
@@ -38,9 +38,11 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
     Raises UsageError if there is not enough memory, and Interrupted on Ctrl-C.
     """
 
-    def measure(benchmark: str, cpus: str | None, pages: str, **given: str) -> list[float]:
+    def measure(
+        benchmark: str, cpus: str | None, pages: str, repeats: int = REPEATS, **given: str
+    ) -> list[float]:
         request = Request(
-            benchmark, given, machine, trials=1, page_size=pages, repeats=REPEATS, cpus=cpus,
+            benchmark, given, machine, trials=1, page_size=pages, repeats=repeats, cpus=cpus,
             stir=False, retries=1, predict=False,
         )  # fmt: skip
         results = measure_benchmark(request, progress).measured.results
@@ -83,6 +85,16 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
             "measured here, by Little's law: what a copy on one core reads, times the latency of memory",
         )
     }
+    if machine.pipeline is not None:
+        table = 1 << sizes["ddr"].bit_length() - 1
+        (updates,) = measure("gups", "0", "thp", repeats=1, table=f"{table}B")  # 10^9 a second
+        found["pipeline"] = {
+            "load_misses": read(
+                max(1, round(updates * latencies["ddr"])),
+                f"measured here, by Little's law: updates at random in {format_binary_size(table)} on one "
+                "core, times the latency of memory",
+            )
+        }
     if first is not None and machine.pipeline is not None:
         found["cores"]["frequency"] = read(
             f"{1e-9 * _frequency(machine, first):.3g} GHz",

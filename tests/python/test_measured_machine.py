@@ -41,6 +41,8 @@ def test_what_is_measured_takes_the_place_of_what_is_assumed(
         value = getattr(getattr(after.machine, section), key)
         assert (value.source or "").startswith("measured here"), name
     assert after.machine.l2.size == before.machine.l2.size
+    if after.machine.pipeline is not None:
+        assert (after.machine.pipeline.load_misses.source or "").startswith("measured here")
     assert after.machine.l2.latency is not None
     assert after.machine.l2.latency.value < after.machine.ddr.latency.value
 
