@@ -16,12 +16,11 @@ from wrapping import write_page
 from pagelens.host.system import System
 from pagelens.io import Explanation, Recording, explain_recording, record_program, replayable
 from pagelens.machine import Machine, choose_machine, parse_machine
-from pagelens.measure.files import Measured, file_with_io, measure_folder, replay, variants
-
-Run = tuple[Explanation, Recording]
+from pagelens.measure.files import Measured, file_with_io, measure_folder, pooled, replay, variants
 
 OUTPUT = Path(__file__).parent.parent / "docs/results/io.md"
 RUNS = 3
+SECONDS = 6.0  # of each round of a measurement
 REQUEST = 1 << 20
 SQL = "create table t(a,b); with recursive n(i) as (select 1 union all select i+1 from n where i<{rows}) \
 insert into t select i, hex(randomblob(40)) from n; create index x on t(b); select count(*) from t;"
@@ -85,22 +84,31 @@ def _tree(folder: Path) -> None:
 
 
 def _document(folder: Path) -> str:
-    before = measure_folder(folder, 20)
-    machine = parse_machine(file_with_io(choose_machine(None).text, before).encode(), "here")
     programs = {
         title: words for title, words in PROGRAMS.items() if shutil.which(words[0]) and _ready(title, folder)
     }
-    found: dict[str, list[Run]] = {title: [] for title in programs}
-    for _ in range(RUNS):  # programs take turns, so that a busy minute of the machine is not one program's
+    recorded: dict[str, list[Recording]] = {title: [] for title in programs}
+    rounds = [measure_folder(folder, SECONDS, rounds=1)]
+    for _ in range(RUNS):  # measurements and programs take turns, so that a busy minute is not one program's
         for title, words in programs.items():
-            found[title].append(_recorded(words, folder, machine))
+            recorded[title].append(_recorded(words, folder))
+        rounds.append(measure_folder(folder, SECONDS, rounds=1))
+    measured = pooled(rounds)
+    whole, *each = (_machine(of) for of in (measured, *rounds))
     rows, replays = [], []
-    for title, runs in found.items():
+    for title, recordings in recorded.items():
+        runs = [(explain_recording(recording, whole), recording) for recording in recordings]
         runs.sort(key=lambda run: run[0].recorded_cpu_s)
-        rows.append(_row(title, runs))
-        print(rows[-1])
-        replays += _replayed(title, *runs[0], folder, before)
-    return "\n".join([*_head(before, folder), *rows, *_replay_head(), *replays]) + "\n"
+        middle = runs[len(runs) // 2]
+        alone = [explain_recording(middle[1], machine) for machine in each]
+        rows.append(_row(title, [e for e, _ in runs], alone))
+        print(rows[-1], flush=True)
+        replays += _replayed(title, *middle, folder, measured)
+    return "\n".join([*_head(measured, folder), *rows, *_replay_head(), *replays]) + "\n"
+
+
+def _machine(measured: Measured) -> Machine:
+    return parse_machine(file_with_io(choose_machine(None).text, measured).encode(), "here")
 
 
 def _ready(title: str, folder: Path) -> bool:
@@ -113,27 +121,28 @@ def _ready(title: str, folder: Path) -> bool:
     return True
 
 
-def _recorded(words: list[str], folder: Path, machine: Machine) -> Run:
+def _recorded(words: list[str], folder: Path) -> Recording:
     here = Path.cwd()
     os.chdir(folder)
     try:
         for old in ("db", "r.0.0", "x.h5", "m"):
             Path(old).unlink(missing_ok=True)
-        recording = record_program(words, str(folder / "it.plio")).recording
+        return record_program(words, str(folder / "it.plio")).recording
     finally:
         os.chdir(here)
-    return explain_recording(recording, machine), recording
 
 
-def _row(title: str, runs: list[Run]) -> str:
-    e = runs[0][0]
-    errors = sorted(each.error or 0.0 for each, _ in runs)
+def _row(title: str, runs: list[Explanation], alone: list[Explanation]) -> str:
+    e = runs[len(runs) // 2]
     best = e.ways[1] if len(e.ways) > 1 else None
     advice = "none" if best is None or best.verdict != "gains" else f"{best.title}, {best.gain:+.0%}"
-    return (
-        f"| {title} | {e.facts.operations:,} | {e.recorded_cpu_s * 1e3:.1f} | {e.cpu_s * 1e3:.1f} | "
-        f"{e.error or 0:+.0%} ({errors[0]:+.0%} to {errors[-1]:+.0%}) | {advice} |"
-    )
+    recorded = _with_range(e.recorded_cpu_s, [each.recorded_cpu_s for each in runs])
+    model = _with_range(e.cpu_s, [each.cpu_s for each in alone])
+    return f"| {title} | {e.facts.operations:,} | {recorded} | {model} | {e.error or 0:+.0%} | {advice} |"
+
+
+def _with_range(seconds: float, of: list[float]) -> str:
+    return f"{seconds * 1e3:.1f} ({min(of) * 1e3:.1f} to {max(of) * 1e3:.1f})"
 
 
 def _replayed(
@@ -157,11 +166,12 @@ def _head(measured, folder):  # type: ignore[no-untyped-def]
         "# Reads and writes of programs, predicted and measured",
         "",
         f"Written by `scripts/io_table.py` on {measured.file_system.type}, Linux {kernel}, {processor},",
-        "in a virtual machine, beside other programs. First `pagelens measure io` measured what operations",
-        f"take; then each program was recorded {RUNS} times, in turn. Processor times are in ms, of the",
-        "operations that the model knows. *Recorded* is measured, in the run with the least processor",
-        "time, which others disturbed least; *model* is predicted. The error is that of this run, with",
-        "those of all runs in parentheses. The gain is modelled wall time.",
+        "in a virtual machine, beside other programs. A round of `pagelens measure io` came before and after",
+        f"each of the {RUNS} rounds in which the programs were recorded. Processor times are in ms, of the",
+        "operations that the model knows. *Recorded* is measured: the median run, with the least and the",
+        "greatest of the runs in parentheses. *Model* is predicted by what all rounds measured; in",
+        "parentheses is the range that each round alone gives. The error is that of the median run. The gain",
+        "is modelled wall time.",
         "",
         "| program | operations | recorded | model | error of the model | advice, gain by the model |",
         "|---|---|---|---|---|---|",

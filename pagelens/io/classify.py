@@ -46,7 +46,8 @@ def classify(recording: Recording) -> pl.DataFrame:
       their transfers but the first.
     - `gap_ns` is the time since the last operation of the thread.
     - `aligned` transfers have whole pages, and `folio_share` is the folios of a file's page cache a page.
-    - `dropped_bytes` is what an open truncated, and `rewritten_bytes` what a close therefore writes out.
+    - `dropped_bytes` is what an open truncated or `fadvise` dropped from the page cache, and `dropped_share`
+      the folios of these pages a page. `rewritten_bytes` is what a close writes out after a truncation.
     """
     end = pl.col("start_ns") + pl.col("wall_ns")
     every = without_queues(recording.operations).with_columns(
@@ -59,7 +60,12 @@ def classify(recording: Recording) -> pl.DataFrame:
         waiting=(pl.col("wall_ns") - pl.col("cpu_ns")).clip(0),
     )
     frame = _runs(frame)
-    frame = frame.with_columns(new_share=_new_share(frame, recording), uncached=_uncached(frame, recording))
+    cached = pl.Series([file.cached_bytes or 0 for file in recording.header.files], dtype=pl.Int64)
+    frame = frame.with_columns(
+        new_share=_new_share(frame, recording),
+        uncached=_uncached(frame, recording),
+        cached_before=cached.gather(frame["file"]) if frame.height else cached.head(0),
+    )
     return with_paths(_truncations(_folios(frame, recording)))
 
 
@@ -74,6 +80,7 @@ def made_direct(frame: pl.DataFrame, where: NDArray[np.bool_]) -> pl.DataFrame:
 def with_paths(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the operations with the shares of reads that are not cached, and the paths that follow."""
     frame = frame.with_columns(cold_share=_cold_share(frame))
+    frame = frame.with_columns(dropped_bytes=_dropped_bytes())
     return frame.with_columns(continues=_continues(frame)).with_columns(path=_path())
 
 
@@ -162,18 +169,35 @@ def _truncations(frame: pl.DataFrame) -> pl.DataFrame:
     truncates = (pl.col("kind") == KINDS["open"]) & (pl.col("flags") & os.O_TRUNC != 0)
     # A file that is opened for direct operations is taken to have no pages in the cache.
     drops = truncates & (pl.col("result") >= 0) & (pl.col("flags") & os.O_DIRECT == 0)
-    dropped = pl.when(drops).then("size").otherwise(0)
+    truncated = pl.when(drops).then("size").otherwise(0)
     closes = (pl.col("kind") == KINDS["close"]) & (pl.col("result") == 0)
     writes = (pl.col("kind") == KINDS["write"]) & ~pl.col("direct")
     parts = frame.with_columns(
-        dropped_bytes=dropped,
+        truncated_bytes=truncated,
+        dropped_share=pl.when(truncates)
+        .then(pl.col("folio_share").last().over("file"))
+        .otherwise("folio_share"),
         life=truncates.cum_sum().over("file"),
         total=pl.when(writes).then("bytes").otherwise(0).cum_sum().over("file"),
     )
     before = pl.when(closes | truncates).then("total").forward_fill().shift(1).over("file").fill_null(0)
-    replaced = pl.col("dropped_bytes").max().over("file", "life") > 0
+    replaced = pl.col("truncated_bytes").max().over("file", "life") > 0
     rewritten = pl.when(closes & replaced).then(pl.col("total") - before).otherwise(0)
     return parts.with_columns(rewritten_bytes=rewritten).drop("life", "total")
+
+
+def _dropped_bytes() -> pl.Expr:
+    """Return what each open or `fadvise(DONTNEED)` dropped from the page cache.
+
+    That is what was in it at first, and what transfers have brought in since the last `fadvise`.
+    """
+    drops = (pl.col("kind") == KINDS["advise"]) & (pl.col("flags") == _DONTNEED)
+    share = pl.when(pl.col("kind") == KINDS["read"]).then("cold_share").otherwise("new_share")
+    brought = pl.when(pl.col("direct")).then(0.0).otherwise(share * pl.col("bytes"))
+    total = brought.cum_sum().over("file") + pl.col("cached_before")
+    earlier = pl.when(drops).then(total).forward_fill().shift(1).over("file").fill_null(0)
+    length = pl.when(pl.col("size") > 0).then("size").otherwise(None)  # 0 means: up to the end
+    return pl.when(drops).then(pl.min_horizontal(total - earlier, length)).otherwise("truncated_bytes")
 
 
 def _new_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pagelens.io import classify as paths
 from pagelens.io.kinds import KINDS
 from pagelens.machine import Costs, Io, Machine
+from pagelens.values.quantities import Sourced
 
 Floats = NDArray[np.float64]
 
@@ -87,10 +88,11 @@ def predict(frame: pl.DataFrame, io: Io) -> Cost:
             share = frame[share_name].to_numpy()[where]
             put(where, _mixed(table_cost(whole, sizes[where]), table_cost(rest, sizes[where]), share))
     _finer(frame, io, cpu_s)
+    _elsewhere(frame, io, cpu_s)
     for path, value in ((paths.OPENING, io.opening), (paths.CREATING, io.creating), (paths.CALL, io.call)):
         if value is not None:
             put(kind == path, Cost(np.float64(value.value), np.float64(0)))  # type: ignore[arg-type]
-    _truncated(frame, io, cpu_s)
+    _dropped(frame, io, cpu_s)
     _synchronous(frame, io, cpu_s, wait_s)
     _throttled(frame, io, cpu_s, wait_s)
     return Cost(cpu_s, wait_s)
@@ -120,6 +122,15 @@ def _finer(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
             cpu_s[where] += _displaced(table.value, gap[where])
 
 
+def _elsewhere(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
+    """Add what operations take longer that wait for the storage where its interrupts do not come."""
+    if io.interrupt_core is None or io.other_core is None:
+        return
+    waits = np.where(frame["path"] == paths.SCATTERED_READ, frame["cold_share"], 0.0)
+    waits = np.where(frame["path"].is_in([paths.DIRECT_READ, paths.DIRECT_WRITE]), 1.0, waits)
+    cpu_s += waits * (frame["cpu"] != io.interrupt_core.value).to_numpy() * io.other_core.value
+
+
 def _displaced(costs: Costs, gap_s: Floats) -> Floats:
     """Return how many seconds longer a transfer takes after a pause in which other memory was touched."""
     took = np.asarray([each or 0.0 for each in costs.cpu_s])
@@ -136,14 +147,22 @@ def _difference(io: Io, path: str, base: str, sizes: Floats) -> Floats:
     return np.asarray(np.maximum(np.nan_to_num(more), 0))
 
 
-def _truncated(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
-    """Add what truncation at open drops from the page cache, and what the next close then writes out."""
-    dropped = frame["dropped_bytes"].to_numpy()
-    rewritten = frame["rewritten_bytes"].to_numpy()
-    if io.truncating is not None:
-        cpu_s += dropped / io.truncating.value
-    if io.close_work is not None:
-        cpu_s += rewritten / io.close_work.value
+def _dropped(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
+    """Add what is dropped from the page cache, and what a close writes out after a truncation."""
+    cpu_s += frame["dropped_bytes"].to_numpy() * pace(
+        io.truncating, io.small_folio_truncating, frame["dropped_share"].to_numpy()
+    )
+    cpu_s += frame["rewritten_bytes"].to_numpy() * pace(
+        io.close_work, io.small_folio_close_work, frame["folio_share"].to_numpy()
+    )
+
+
+def pace(large: Sourced[float] | None, small: Sourced[float] | None, share: Floats) -> Floats:
+    """Return the seconds a byte of pages of which a share are folios of their own. 0: nobody knows."""
+    rates = [rate.value for rate in (large, small or large) if rate is not None]
+    if not rates:
+        return np.zeros_like(share)
+    return np.asarray((1 - share) / rates[0] + share / rates[-1])
 
 
 def _mixed(first: Cost, second: Cost, share: Floats) -> Cost:
@@ -168,7 +187,7 @@ def _synchronous(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> 
     before = since.select(pl.col("at_sync").forward_fill().shift(1).over("file").fill_null(0)).to_series()
     dirty = (since["total"] - before).to_numpy().astype(np.float64)
     clean = dirty <= 0
-    work = 0.0 if io.sync_work is None else 1 / io.sync_work.value
+    work = pace(io.sync_work, io.small_folio_sync_work, frame["folio_share"].to_numpy())
     out = 0.0 if io.write_rate is None else 1 / io.write_rate.value
     cpu = np.where(clean, 0.0, base_cpu) + dirty * work
     wall = np.where(clean, 0.0, io.sync.value) + dirty * out

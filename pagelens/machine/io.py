@@ -15,6 +15,7 @@ from pagelens.units import format_binary_size, format_time, parse_size, parse_ti
 from pagelens.values.quantities import (
     Bytes,
     BytesPerSecond,
+    Natural,
     Positive,
     PositiveFloat,
     Seconds,
@@ -171,6 +172,15 @@ class Io(Table):
     truncating: Sourced[BytesPerSecond] | None = Field(
         default=None, description="the cached bytes that truncation drops in a second of processor time"
     )
+    small_folio_sync_work: Sourced[BytesPerSecond] | None = Field(
+        default=None, description="`sync_work` of a file that was written 4 KiB at a time"
+    )
+    small_folio_close_work: Sourced[BytesPerSecond] | None = Field(
+        default=None, description="`close_work` of such a file"
+    )
+    small_folio_truncating: Sourced[BytesPerSecond] | None = Field(
+        default=None, description="`truncating` of such a file"
+    )
     opening: Sourced[Seconds] | None = Field(
         default=None, description="processor time of opening a file that exists, and of closing it"
     )
@@ -188,6 +198,14 @@ class Io(Table):
     )
     read_rate: Sourced[BytesPerSecond] | None = Field(
         default=None, description="the rate at which the whole node can read from the storage"
+    )
+    interrupt_core: Sourced[Natural] | None = Field(
+        default=None,
+        description="the processor that takes all interrupts of the storage; the tables of operations that "
+        "wait for the storage are those of threads on it",
+    )
+    other_core: Sourced[Seconds] | None = Field(
+        default=None, description="what each such operation takes longer on another processor"
     )
     writers: Sourced[Positive] | None = Field(
         default=None, description="how many writers `writers_apart` and `writers_together` had"

@@ -46,6 +46,7 @@ _TIME = Unit(lambda value: format_time(value, 6), 'time, as "154 ns"')
 _FREQUENCY = Unit(lambda value: f"{value / 1e9:g} GHz", 'frequency, as "1.4 GHz"')
 
 Positive = Annotated[int, Field(gt=0)]
+Natural = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Bytes = Annotated[int, _quantity(parse_size), _SIZE, Field(gt=0, le=1 << 44)]
 BytesPerSecond = Annotated[float, _quantity(parse_rate), _RATE, Field(gt=0)]

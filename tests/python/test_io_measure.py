@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,15 +15,17 @@ from pagelens.io.recording import Header
 from pagelens.machine import parse_machine
 from pagelens.machine.io import Costs
 from pagelens.measure import files
-from pagelens.measure.files import session, system
+from pagelens.measure.files import calls, cores, session, system
 from pagelens.measure.files.machine_file import file_with_io
+from pagelens.measure.files.measured import Measured, pooled
+from pagelens.measure.files.series import Scratch, Times
 
 MACHINE = 'schema = 1\nbase = "cori-haswell"\nname = "it"\ntitle = "it"\nmode = "single"\n'
 
 
 def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "SIZES", (4096, 1 << 20))
-    measured = session.measure_folder(tmp_path, seconds=0.01)
+    measured = session.measure_folder(tmp_path, seconds=0.01, rounds=2)
     text = file_with_io(file_with_io(MACHINE, measured), measured)  # the second takes the first one's place
     io = parse_machine(text.encode(), "it").io
     assert io is not None
@@ -31,10 +34,11 @@ def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch:
         assert 0 < costs.of(4096).wall_s < costs.of(1 << 20).wall_s
     assert io.spread is not None
     assert io.spread.value == pytest.approx(measured.spread, abs=1e-3)
-    assert all(len(times) == 2 for times in measured.moments.values())  # after each of the two sizes
-    measured.moments = {"overwrite": [2e-6, 3e-6, 2.5e-6, 9e-6], "direct_write": [4e-6, 5e-6]}
-    monkeypatch.setattr(session, "SIZES", (1, 2, 3, 4))
-    assert measured.spread == 1.5  # the worst of as many moments as there are sizes does not count
+    assert all(len(times) == 4 for times in measured.moments.values())  # two in each round
+    assert all(len(of) >= 2 for by_size in measured.samples.values() for of in by_size.values())
+    assert io.small_folio_truncating is not None
+    measured.moments = {"overwrite": [2e-6, 3e-6, 9e-6, *[2.5e-6] * 5], "direct_write": [4e-6, 5e-6]}
+    assert measured.spread == 1.5  # the worst of eight moments does not count
     assert list(tmp_path.iterdir()) == []
     shown = list(render_io(io, tmp_path, measured.notes))
     assert max(map(len, shown)) <= 80
@@ -44,11 +48,25 @@ def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch:
 
 def test_a_disturbed_copy_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One copy was interrupted for .1 s, and the rate came out as 144 MB/s instead of 35 GB/s."""
-    times = iter([0.1, 0.0005, 0.1, *[0.0006] * 10])
-    monkeypatch.setattr(session._probes, "copy_seconds", lambda *_: next(times))
-    measured = session.Measured(tmp_path, system.read_file_system(tmp_path))
-    session._single_calls(measured, session.Scratch(tmp_path), 0.001)
-    assert measured.rates["copying"] == 16 * (1 << 20) / 0.0005
+    times = iter([0.1, 0.0005, 0.1])
+    monkeypatch.setattr(calls._probes, "copy_seconds", lambda *_: next(times))
+    measured = Measured(tmp_path, system.read_file_system(tmp_path))
+    scratch = Scratch(tmp_path)
+    calls._single_calls(measured, scratch, calls.NewFiles(scratch), 0.001)
+    assert measured.rates["copying"] == pytest.approx(16 * (1 << 20) / 0.0005)
+
+
+def test_a_round_that_was_disturbed_does_not_count(tmp_path: Path) -> None:
+    measured = Measured(tmp_path, system.read_file_system(tmp_path))
+    for cpu, wall in ((3e-6, 9e-6), (1e-6, 5e-6), (40e-6, 90e-6), (2e-6, 3e-6), (2e-6, 3e-6)):
+        measured.keep("read", 4096, [(cpu, wall)])
+        measured.keep_pace("read", wall, 4096)
+    assert measured.costs["read"][4096] == Times(2e-6, 3e-6, 5)
+    assert measured.rates["read"] == pytest.approx(4096 / 5e-6)
+    both = pooled([measured, Measured(tmp_path, measured.file_system), measured])
+    assert both.costs["read"][4096] == Times(2e-6, 3e-6, 10)
+    assert both.rates == measured.rates
+    assert len(measured.samples["read"][4096]) == 5
 
 
 def test_folders_that_will_not_do_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +90,40 @@ def test_the_file_system_is_that_of_the_innermost_mount(tmp_path: Path) -> None:
         f"3 1 0:99 / {tmp_path}/proc rw - proc proc rw\ngarbage\n"
     )
     assert system._mounted(System(tmp_path), device, tmp_path) == ("xfs", "/dev/b")
+
+
+INTERRUPTS = (
+    "           CPU0       CPU2\n  1: {} {} PCI-MSIX 1-edge disk\nLOC: 9 {} Local timer\n 2: x\ngarbage\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("taken_by", "found"),
+    [
+        (lambda core: 2, 2),  # one processor takes all of them, wherever the work is
+        (lambda core: core, None),  # they go where the work is
+        (lambda core: None, None),
+    ],
+)
+def test_the_processor_that_takes_the_interrupts_is_found(
+    taken_by: Any, found: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another processor, a direct write of 64 KiB took 37 us instead of 24."""
+    (tmp_path / "proc").mkdir()
+    counts, now = {0: 5, 2: 7}, [{0, 2}]
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: now[0])
+    monkeypatch.setattr(cores.os, "sched_setaffinity", lambda _, cpus: now.__setitem__(0, set(cpus)))
+
+    def work() -> int:
+        taker = taken_by(min(now[0]))
+        counts.update({} if taker is None else {taker: counts[taker] + 100})
+        (tmp_path / "proc/interrupts").write_text(INTERRUPTS.format(counts[0], counts[2], counts[0] * 99))
+        return 100
+
+    (tmp_path / "proc/interrupts").write_text(INTERRUPTS.format(5, 7, 1))
+    assert cores.find_interrupt_core(work, System(tmp_path)) == found
+    assert now[0] == {0, 2}
+    assert cores.device_interrupts(System(tmp_path)) == counts
 
 
 COSTS = Costs((4096, 65536), (1e-6, None), (2e-6, 8e-6))
@@ -103,20 +155,20 @@ def test_tables_that_make_no_sense_are_refused(rows: str, why: str) -> None:
         parse_machine((MACHINE + io).encode(), "it")
 
 
-@pytest.mark.parametrize("spread", ["", 'spread = { value = 1.1, source = "x" }\n'])
+@pytest.mark.parametrize("last", ["", 'small_folio_sync_work = { value = "1 GB/s", source = "x" }\n'])
 def test_what_an_earlier_version_measured_is_measured_again(
-    spread: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file lacks tables, such as that of copies by the kernel."""
     (kept := tmp_path / "kept.toml").write_text(
         f'{MACHINE}[io]\nfile_system = {{ value = "ext4", source = "x" }}\n'
-        f'write = {{ value = [["4 KiB", "4 us", "4 us"]], source = "x" }}\n{spread}'
+        f'write = {{ value = [["4 KiB", "4 us", "4 us"]], source = "x" }}\n{last}'
     )
     monkeypatch.setattr(files, "kept_file", lambda _: kept)
     monkeypatch.setattr(files, "measure_folder", lambda *_: pytest.fail("measured", pytrace=False))
     builder = RecordingBuilder(Header(source="recorder"), [])
     builder.add("write", file=builder.file(str(kept)), size=1, result=1, wall_ns=1)
-    if spread:
+    if last:
         assert _machine_with_io(None, builder.build(), True).name == "it"
     else:
         with pytest.raises(pytest.fail.Exception, match="measured"):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from statistics import median
 
 import tomlkit
 
 from pagelens.machine import measured_file
 from pagelens.machine.detect.detected_value import size_text
+from pagelens.measure.files.measured import Measured
 from pagelens.measure.files.series import Times
-from pagelens.measure.files.session import Measured
 from pagelens.units import format_rate, format_time
 
 _RATES = {
@@ -18,6 +19,9 @@ _RATES = {
     "sync_work": "sync_work",
     "close_work": "close_work",
     "truncating": "truncating",
+    "small_folio_sync_work": "small_folio_sync_work",
+    "small_folio_close_work": "small_folio_close_work",
+    "small_folio_truncating": "small_folio_truncating",
     "write_rate": "write",
     "read_rate": "read",
 }
@@ -53,7 +57,7 @@ def _values(m: Measured) -> dict[str, dict[str, object]]:
     for kind, by_size in m.costs.items():
         least = min(times.repetitions for times in by_size.values())
         source(kind, [_row(size, times) for size, times in sorted(by_size.items())],
-               f"{_HERE}: at least {least} repetitions, lower quartile and least")  # fmt: skip
+               f"{_HERE}: at least {least} repetitions, median and least")  # fmt: skip
     if of.direct:
         where = of.alignment_source
         for key, value in (
@@ -74,6 +78,9 @@ def _values(m: Measured) -> dict[str, dict[str, object]]:
     for key, rate in _RATES.items():
         if rate in m.rates:
             source(key, format_rate(m.rates[rate], 3), _HERE)
+    if m.interrupt_core is not None and m.other_core_s and (other := median(m.other_core_s)) > 0:
+        source("interrupt_core", m.interrupt_core, "/proc/interrupts, before and after direct reads")
+        source("other_core", _time(other), f"{_HERE}: direct reads of 4 KiB there and on another processor")
     source("writers", m.writers, _HERE)
     source("writers_apart", round(m.writers_apart, 3), f"{_HERE}: one core each")
     source("writers_together", round(m.writers_together, 3), f"{_HERE}: all on one core")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from pagelens import _probes
 from pagelens.errors import Failure
@@ -23,9 +24,11 @@ MIB = 1 << 20
 FILE_BYTES = 256 * MIB  # of the scratch file
 NEW_BYTES = 64 * MIB  # to which new files grow
 _SMALLEST_PART, _LARGEST_PART = 8 * MIB, 64 * MIB
-_FEWEST, _MOST = 3, 200  # repetitions
+_MOST = 200  # repetitions
 _FEWEST_OPERATIONS = 4  # of a repetition
-_UNEVEN_S = 2.0  # after which no second repetition begins
+
+Once = tuple[float, float, int]  # processor and wall seconds of one repetition, and its operations
+Sample = tuple[float, float]  # processor and wall seconds of an operation in one repetition
 
 
 @dataclass(frozen=True)
@@ -100,28 +103,36 @@ def forget(descriptor: int) -> None:
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def repeat(once: Callable[[int], tuple[float, float, int]], budget_s: float, most: int = _MOST) -> Times:
-    """Return the lower quartile of the processor times, and the least wall time, of repetitions.
+def repeat(once: Callable[[int], Once], budget_s: float, most: int = _MOST) -> list[Sample]:
+    """Return what an operation took in each of some repetitions: at least one, and at most `most`.
 
     `once(number)` makes one repetition, and returns its processor time, its wall time, and its number of
-    operations. There are at most `most` repetitions.
+    operations.
     """
-    found: list[tuple[float, float]] = []
+    found: list[Sample] = []
     began = time.monotonic()
-    while len(found) < most:
+    while not found or (len(found) < most and time.monotonic() - began < budget_s):
         cpu, wall, operations = once(len(found))
         found.append((cpu / operations, wall / operations))
-        spent = time.monotonic() - began
-        if spent >= budget_s and (len(found) >= _FEWEST or spent > _UNEVEN_S):
-            break
-    # Disturbances only add time: other programs' work and, in a guest, frames that the host must provide
-    # first.
-    cpu_s = sorted(cpu for cpu, _ in found)[len(found) // 4]
-    wall_s = max(cpu_s, min(wall for _, wall in found))  # others' work makes it only longer
-    return Times(max(cpu_s, 1e-9), max(wall_s, 1e-9), len(found))
+    return found
 
 
-def transfer(descriptor: int, write: bool, size: int, at: Sequence[int]) -> tuple[float, float, int]:
+def times_of(samples: Sequence[Sample]) -> Times:
+    """Return the median of the processor times, and the least wall time, of repetitions."""
+    cpu_s = median(cpu for cpu, _ in samples)
+    wall_s = max(cpu_s, min(wall for _, wall in samples))  # others' work makes it only longer
+    return Times(max(cpu_s, 1e-9), max(wall_s, 1e-9), len(samples))
+
+
+def timed(work: Callable[[], object], times: int) -> Once:
+    """Do some work several times. Return its processor time, its wall time, and how often it was done."""
+    cpu, wall = time.thread_time(), time.monotonic()
+    for _ in range(times):
+        work()
+    return time.thread_time() - cpu, time.monotonic() - wall, times
+
+
+def transfer(descriptor: int, write: bool, size: int, at: Sequence[int]) -> Once:
     """Make one repetition. Return processor time, wall time and the number of operations. Raises Failure."""
     try:
         done = _probes.file_loop(descriptor, write, size, list(at))

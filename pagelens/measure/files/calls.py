@@ -1,0 +1,148 @@
+"""One round of a measurement of files: calls without a size, what dropping and writing back take, writers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+from pagelens import _probes
+from pagelens.measure.files.cores import on_core
+from pagelens.measure.files.measured import Measured
+from pagelens.measure.files.series import MIB, Scratch, forget, repeat, timed, together, transfer
+
+MOST_WRITERS = 8
+_RATE_BYTES = 64 * MIB
+_WRITER_BYTES = 32 * MIB  # of each of several writers
+# New files in a round. ext4 without a journal reuses the number of a removed file only after minutes, and
+# looks at each such number for a new file (fs/ext4/ialloc.c, recently_deleted). So few files are made, lest
+# they slow down the programs that are recorded next, and none is removed before the last round.
+_NEW_FILES = 8
+_COPIES = 3  # measurements of the rate of copies
+
+
+class NewFiles:
+    """The files that all rounds make."""
+
+    def __init__(self, scratch: Scratch) -> None:
+        self._names = (f"{scratch.path}-{number}" for number in count())
+        self._made: list[str] = []
+
+    def next(self) -> str:
+        """Return a new name."""
+        self._made.append(next(self._names))
+        return self._made[-1]
+
+    def remove(self) -> None:
+        """Remove all files that were made."""
+        for name in self._made:
+            Path(name).unlink(missing_ok=True)
+
+
+def call_steps(
+    m: Measured, scratch: Scratch, new_files: NewFiles, each_s: float
+) -> Iterator[Callable[[], None]]:
+    """Yield the parts of one round. They begin without the scratch file."""
+    yield lambda: _single_calls(m, scratch, new_files, each_s)
+    yield lambda: _drops(m, scratch, MIB, "")
+    yield lambda: _drops(m, scratch, 4096, "small_folio_")
+    yield lambda: _read_rate(m, scratch)
+
+
+def _single_calls(m: Measured, scratch: Scratch, new_files: NewFiles, each_s: float) -> None:
+    path = str(scratch.path)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+    def make() -> None:
+        """Make a file of a new name, as programs do. A file that replaces one gets its place for less."""
+        os.close(os.open(new_files.next(), flags, 0o600))
+
+    def write_and_sync() -> None:
+        os.pwrite(file, b"x" * 4096, os.fstat(file).st_size)  # new data: they need a place on the disk
+        os.fsync(file)
+
+    m.keep_call("creating", repeat(lambda _: timed(make, _NEW_FILES), 0, 1))
+    with scratch.open() as file:
+        m.keep_call(
+            "opening",
+            repeat(lambda _: timed(lambda: os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC)), 64), each_s),
+        )
+        call = min(_probes.call_seconds(file, 10_000) for _ in range(3))
+        m.keep_call("call", [(call, call)])
+        with on_core(m.interrupt_core):
+            m.keep_call("sync", repeat(lambda _: timed(write_and_sync, 4), each_s))
+    scratch.remove()
+    # The least of several, because another program may get the processor during a copy.
+    m.keep_pace("copying", min(_probes.copy_seconds(MIB, 16) for _ in range(_COPIES)), 16 * MIB)
+
+
+def _drops(m: Measured, scratch: Scratch, size: int, prefix: str) -> None:
+    """Measure what truncation drops, and what close and fsync write out, of a file written in such pieces."""
+
+    def fill() -> None:
+        transfer(file, True, size, range(0, _RATE_BYTES, size))
+
+    with scratch.open() as file:
+        fill()
+    cpu = time.thread_time()
+    with scratch.open(os.O_TRUNC) as file:
+        m.keep_pace(f"{prefix}truncating", time.thread_time() - cpu, _RATE_BYTES)
+        fill()
+        cpu = time.thread_time()
+    m.keep_pace(f"{prefix}close_work", time.thread_time() - cpu, _RATE_BYTES)
+    scratch.remove()
+    with scratch.open() as file, on_core(m.interrupt_core):  # new data: the sync gives them their place
+        began = time.monotonic()
+        fill()
+        cpu = time.thread_time()
+        os.fsync(file)
+        m.keep_pace(f"{prefix}sync_work", time.thread_time() - cpu, _RATE_BYTES)
+        if not prefix:
+            m.keep_pace("write", time.monotonic() - began, _RATE_BYTES)
+    scratch.remove()
+
+
+def _read_rate(m: Measured, scratch: Scratch) -> None:
+    """Measure at which rate the storage gives data: a cold read by all processors."""
+    if not m.file_system.forgets:
+        return
+    cpus = sorted(os.sched_getaffinity(0))
+    readers = min(len(cpus), MOST_WRITERS)
+    share = _RATE_BYTES // readers // MIB * MIB
+    with scratch.open() as file:
+        transfer(file, True, MIB, range(0, _RATE_BYTES, MIB))
+        forget(file)
+
+        def read(number: int) -> None:
+            transfer(file, False, MIB, range(number * share, (number + 1) * share, MIB))
+
+        m.keep_pace("read", together(readers, cpus, read), readers * share)
+    scratch.remove()
+
+
+def measure_writers(m: Measured, scratch: Scratch) -> None:
+    """Measure writers of new files, each on its own core, and all on one, over the rate of one writer."""
+    cpus = sorted(os.sched_getaffinity(0))
+    m.writers = max(2, min(len(cpus), MOST_WRITERS))
+
+    def write(number: int) -> None:
+        with scratch.open(name=f"-writer-{number}") as file:
+            os.ftruncate(file, 0)
+            transfer(file, True, MIB, range(0, _WRITER_BYTES, MIB))
+
+    def rate(writers: int, on: list[int]) -> float:
+        try:
+            return median(writers * _WRITER_BYTES / together(writers, on, write) for _ in range(3))
+        finally:
+            for number in range(writers):
+                scratch.remove(f"-writer-{number}")
+
+    one = rate(1, cpus)
+    if len(cpus) > 1:
+        m.writers_apart = rate(m.writers, cpus) / one
+    else:
+        m.notes.append("only one processor: writers apart were not measured")
+    m.writers_together = rate(m.writers, cpus[:1]) / one
