@@ -13,10 +13,11 @@ import polars as pl
 from pagelens.io import classify as paths
 from pagelens.io.classify import classify
 from pagelens.io.facts import Facts, describe
+from pagelens.io.option import Option, run_of
 from pagelens.io.predict import Cost, Floats, predict
 from pagelens.io.recording import Recording, without_queues
 from pagelens.io.recording_gaps import gaps
-from pagelens.io.what_if import Option, options
+from pagelens.io.what_if import options
 from pagelens.machine import Io, Machine
 from pagelens.units import format_time
 
@@ -94,11 +95,13 @@ def explain_recording(
     io = machine.io
     assert io is not None
     every = classify(recording)
+    if io.interrupt_core is not None and not recording.knows("cpu"):
+        every = every.with_columns(cpu=pl.lit(io.interrupt_core.value, pl.UInt16))
     on = _files_on(recording, io.file_system.value)
     known = np.isfinite(predict(every, io).cpu_s) & every["file"].is_in(on).to_numpy()
     frame = every.filter(pl.Series(known))
     others = every.filter(pl.Series(~known))
-    found = list(options(frame, io))
+    found = list(options(frame, io, run_of(recording, machine.cores.count.value)))
     elapsed = (recording.header.elapsed_ns or _span(every)) / 1e9
     spread = 1.0 if io.spread is None else max(1.0, io.spread.value)
     ways = _ways(frame, found, elapsed, spread)
@@ -166,7 +169,8 @@ def _ways(frame: pl.DataFrame, found: list[Option], elapsed_s: float, spread: fl
         cpu = _total(option.cost.cpu_s)
         wall = _busiest(frame, option.wall_s)
         wait = None if wall is None or cpu is None else float(np.sum(option.cost.wait_s))
-        gain = None if wall is None or base is None else (base - wall) / max(elapsed_s, 1e-9)
+        saved = None if wall is None or base is None else base - wall - option.other_s
+        gain = None if saved is None else saved / max(elapsed_s, 1e-9)
         # What a way leaves as it is takes as long with it as without it, at whatever speed.
         changed = ~np.isclose(option.wall_s, found[0].wall_s, rtol=1e-9, atol=0)
         new = (_busiest(frame, np.where(changed, option.wall_s, 0.0)) or 0) / max(elapsed_s, 1e-9)
@@ -183,7 +187,9 @@ def _verdict(gain: float | None) -> str:
 
 
 def _elsewhere(frame: pl.DataFrame, machine: Machine, io: Io) -> list[Way]:
-    cost = predict(frame, io)
+    # Nobody knows on which processor it would run there.
+    core = 0 if io.interrupt_core is None else io.interrupt_core.value
+    cost = predict(frame.with_columns(cpu=pl.lit(core, pl.UInt16)), io)
     there = Option("elsewhere", f"on {machine.name}", f"{io.file_system.value} there", cost)
     cpu, wall = _total(cost.cpu_s), _busiest(frame, there.wall_s)
     wait = None if wall is None else float(np.nansum(cost.wait_s))
@@ -249,10 +255,7 @@ def _notes(recording: Recording, io: Io) -> list[str]:
             f"{recording.header.source} does not tell processor times, so the model cannot be checked here."
         )
     notes += [f"{line[:1].upper()}{line[1:]}." for line in gaps(recording)]
-    notes.append(
-        "Not in the model: contention with other programs, the processor time of writing data back, and "
-        "leaving a core to the kernel."
-    )
+    notes.append("Not in the model: contention with other programs, and the messages between ranks of MPI.")
     return notes
 
 

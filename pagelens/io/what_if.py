@@ -2,68 +2,53 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from pagelens.io import classify as paths
 from pagelens.io.classify import classify, made_direct
+from pagelens.io.core_ways import interrupt_core, kernel_core, more_threads
 from pagelens.io.kinds import IN_STDIO
+from pagelens.io.library_ways import aggregators, aligned_objects, larger_chunks
+from pagelens.io.option import BUFFERED, Option, Run, buffered, copy_s, sizes_of
 from pagelens.io.predict import Cost, Floats, costs_of, predict, table_cost
 from pagelens.io.recording import Recording
 from pagelens.machine import Io
 from pagelens.units import format_binary_size
 
-BUFFERED = (paths.WRITE, paths.OVERWRITE, paths.READ, paths.COLD_READ, paths.SCATTERED_READ)
 REQUESTS = (64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)  # bytes that requests are merged to
 LARGE = 1 << 20  # bytes from which on `pagelens io run` makes writes direct by default
 # File systems with checksums, where `pagelens io run` leaves files alone (ioapply/left_alone.c).
 CHECKSUMMED = ("btrfs", "bcachefs", "zfs", "overlay", "cifs", "smb2", "smb3")
 _FEWEST_MERGED = 2
 _SAME_FILE_SYNCS = 2
-_WRITERS = (2, 4, 8)
 
 
-@dataclass(frozen=True)
-class Option:
-    """One way. Its cost is known for each operation, and NaN where nobody knows it."""
-
-    key: str
-    title: str
-    effort: str  # what somebody must do or give up
-    cost: Cost
-    factor: Floats | float = 1.0  # divides the wall time of each, because threads share them
-
-    @property
-    def wall_s(self) -> Floats:
-        """The wall time of each operation."""
-        known = np.where(np.isnan(self.cost.cpu_s), 0.0, self.cost.cpu_s)
-        return (known + self.cost.wait_s) / self.factor
-
-
-def options(frame: pl.DataFrame, io: Io) -> Iterator[Option]:
+def options(frame: pl.DataFrame, io: Io, run: Run | None = None) -> Iterator[Option]:
     """Yield all ways that this program and this file system allow. The operations as they are come first."""
     as_it_ran = predict(frame, io)
     yield Option("as-it-ran", "as it ran", "", as_it_ran)
-    for make in (_merged, _direct, _large_direct, _merged_direct, _read_ahead, _fewer_syncs, _more_threads):
+    for make in (
+        _merged,
+        _direct,
+        _large_direct,
+        _merged_direct,
+        _read_ahead,
+        _fewer_syncs,
+        _larger_chunks,
+        aligned_objects,
+        aggregators,
+        more_threads,
+        interrupt_core,
+    ):
         found = make(frame, io, as_it_ran)
         if found is not None:
             yield found
-
-
-def _buffered(frame: pl.DataFrame) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return frame["path"].is_in(BUFFERED).to_numpy()
-
-
-def _sizes(frame: pl.DataFrame) -> Floats:
-    return frame["bytes"].to_numpy().astype(np.float64)
-
-
-def _copy_s(io: Io, sizes: Floats) -> Floats:
-    return sizes / io.copying.value if io.copying is not None else np.zeros_like(sizes)
+    kernel = kernel_core(frame, io, as_it_ran, run or Run())
+    if kernel is not None:
+        yield kernel
 
 
 def _run_totals(frame: pl.DataFrame) -> tuple[Floats, Floats]:
@@ -77,8 +62,8 @@ def _run_totals(frame: pl.DataFrame) -> tuple[Floats, Floats]:
 def _merged(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     """Merge small neighbouring buffered operations into larger ones."""
     total, count = _run_totals(frame)
-    where = _buffered(frame) & (count >= _FEWEST_MERGED)
-    sizes = _sizes(frame)
+    where = buffered(frame) & (count >= _FEWEST_MERGED)
+    sizes = sizes_of(frame)
     best: tuple[float, int, Cost] | None = None
     for request in REQUESTS:
         some = where & (sizes < request)
@@ -95,12 +80,16 @@ def _merged(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     )
 
 
+def _larger_chunks(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    return larger_chunks(frame, io, now, _run_totals(frame)[0], REQUESTS)
+
+
 def _merged_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     """Merge them into direct operations from an aligned buffer."""
     if not _has_direct(io):
         return None
     total, _ = _run_totals(frame)
-    where = _buffered(frame)
+    where = buffered(frame)
     best: tuple[float, int, Cost] | None = None
     for request in REQUESTS:
         some = where & (total >= request)
@@ -138,7 +127,7 @@ def _in_requests(
     if not some.any():
         return None
     cpu_s, wait_s = now.cpu_s.copy(), now.wait_s.copy()
-    kind, sizes = frame["path"].to_numpy(), _sizes(frame)
+    kind, sizes = frame["path"].to_numpy(), sizes_of(frame)
     for path in BUFFERED:
         where = some & (kind == path)
         if not where.any():
@@ -149,7 +138,7 @@ def _in_requests(
         whole = np.minimum(total[where], request)
         each = table_cost(costs, whole)
         share = sizes[where] / whole
-        cpu_s[where] = each.cpu_s * share + _copy_s(io, sizes[where])
+        cpu_s[where] = each.cpu_s * share + copy_s(io, sizes[where])
         wait_s[where] = each.wait_s * share
     return Cost(cpu_s, wait_s)
 
@@ -168,7 +157,7 @@ def _has_direct(io: Io) -> bool:
 
 def _direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     """Make each buffered operation direct, as it is if it is aligned, else through an aligned buffer."""
-    where = _buffered(frame)
+    where = buffered(frame)
     if not _has_direct(io) or not where.any():
         return None
     cost, bounces = _made_direct(frame, io, where)
@@ -218,7 +207,7 @@ def _made_direct(
     memory = io.memory_alignment.value if io.memory_alignment is not None else 4096
     after = predict(made_direct(frame, where), io)
     cpu_s, wait_s = after.cpu_s.copy(), after.wait_s.copy()
-    sizes, kind = _sizes(frame), frame["path"].to_numpy()
+    sizes, kind = sizes_of(frame), frame["path"].to_numpy()
     offset = frame["offset"].to_numpy()
     first, last = offset % block, (offset + sizes.astype(np.int64)) % block
     whole = np.ceil((sizes + first) / block) * block
@@ -231,7 +220,7 @@ def _made_direct(
         if costs is None or not some.any():
             continue
         each = table_cost(costs, whole[some])
-        cpu_s[some] = each.cpu_s + _copy_s(io, sizes[some]) * bounced[some]
+        cpu_s[some] = each.cpu_s + copy_s(io, sizes[some]) * bounced[some]
         wait_s[some] = each.wait_s
         if writes and (reads := costs_of(io, paths.DIRECT_READ)) is not None:
             edge = table_cost(reads, np.full(int(some.sum()), float(block)))
@@ -262,7 +251,7 @@ def _read_ahead(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     if io.read_rate is None or not where.any():
         return None
     wait_s = now.wait_s.copy()
-    wait_s[where] = np.minimum(wait_s[where], _sizes(frame)[where] / io.read_rate.value)
+    wait_s[where] = np.minimum(wait_s[where], sizes_of(frame)[where] / io.read_rate.value)
     return Option(
         "willneed",
         "reads announced before (fadvise)",
@@ -289,21 +278,4 @@ def _fewer_syncs(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
         "one fsync a file, at its end",
         "a crash then loses what was written since the last one",
         Cost(cpu_s, wait_s),
-    )
-
-
-def _more_threads(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    """Divide the transfers of one thread among as many writers as were measured."""
-    if io.writers is None or io.writers_apart is None or frame.select("process", "thread").n_unique() > 1:
-        return None
-    factor = max(io.writers_apart.value, 1 / io.writers.value)
-    moves = (frame["bytes"] > 0).to_numpy()
-    if not moves.any() or math.isclose(factor, 1.0):
-        return None
-    return Option(
-        "threads",
-        f"{io.writers.value} threads, a core each",
-        "threads that share the transfers",
-        now,
-        np.where(moves, factor, 1.0),
     )

@@ -1,0 +1,75 @@
+"""Other ways that concern cores: more of them, the one of the interrupts, and one left to the kernel."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import polars as pl
+
+from pagelens.io import classify as paths
+from pagelens.io.option import Option, Run, wall_of
+from pagelens.io.predict import Cost, pace, predict
+from pagelens.machine import Io
+
+
+def more_threads(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """Divide the transfers of one thread among as many writers as were measured."""
+    if io.writers is None or io.writers_apart is None or _threads(frame) > 1:
+        return None
+    factor = max(io.writers_apart.value, 1 / io.writers.value)
+    moves = (frame["bytes"] > 0).to_numpy()
+    if not moves.any() or math.isclose(factor, 1.0):
+        return None
+    return Option(
+        "threads",
+        f"{io.writers.value} threads, a core each",
+        "threads that share the transfers",
+        now,
+        wall_of(now) / np.where(moves, factor, 1.0),
+    )
+
+
+def interrupt_core(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """Bind a program with one thread to the processor that takes the interrupts of the storage."""
+    if io.interrupt_core is None or _threads(frame) > 1:
+        return None
+    core = io.interrupt_core.value
+    there = predict(frame.with_columns(cpu=pl.lit(core, pl.UInt16)), io)
+    if not (there.cpu_s < now.cpu_s).any():
+        return None
+    return Option(
+        "interrupt-core",
+        f"on processor {core}, where interrupts come",
+        f"`taskset -c {core}` before the program; it then shares that processor with the interrupts",
+        there,
+    )
+
+
+def kernel_core(frame: pl.DataFrame, io: Io, now: Cost, run: Run) -> Option | None:
+    """Leave one core to the kernel, which writes data back there and takes interrupts (Slurm's `-S 1`).
+
+    The kernel's work is what fsync takes for the same bytes. If the program keeps all cores busy, that work
+    no longer delays it, but one core fewer does the program's own work. If it does not, a core is free.
+    """
+    if run.busy_cores <= 0 or run.cores < 2 or io.sync_work is None:
+        return None
+    writes = frame["path"].is_in([paths.WRITE, paths.OVERWRITE]).to_numpy()
+    if not writes.any():
+        return None
+    seconds = pace(io.sync_work, io.small_folio_sync_work, frame["folio_share"].to_numpy())
+    kernel_s = float((frame["bytes"].to_numpy() * seconds)[writes].sum())
+    all_busy = run.busy_cores > run.cores - 1
+    saved = kernel_s / run.cores if all_busy else 0.0
+    lost = run.elapsed_s * max(run.busy_cores / (run.cores - 1) - 1, 0.0)
+    return Option(
+        "kernel-core",
+        "one core left to the kernel",
+        "`--leave-cores 1` of `pagelens io run`, or `-S 1` of Slurm; the program has a core fewer",
+        now,
+        other_s=lost - saved,
+    )
+
+
+def _threads(frame: pl.DataFrame) -> int:
+    return frame.select("process", "thread").n_unique()

@@ -1,0 +1,152 @@
+"""Other ways that MPI-IO and HDF5 have: aggregators and their buffers, chunks and alignment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from pagelens.io.kinds import CALLERS
+from pagelens.io.option import BUFFERED, Option, buffered, copy_s, sizes_of, speed_up, wall_of
+from pagelens.io.predict import Cost, Floats, costs_of, predict, table_cost
+from pagelens.machine import Io
+from pagelens.units import format_binary_size
+
+_COLLECTIVE = [n for n, name in enumerate(CALLERS) if name.startswith("MPI_File_") and "_all" in name
+               and "allocate" not in name]  # fmt: skip
+_MPI = [n for n, name in enumerate(CALLERS) if name.startswith("MPI_")]
+HDF5_DATA = [CALLERS.index("H5Dread"), CALLERS.index("H5Dwrite")]
+_HDF5 = [n for n, name in enumerate(CALLERS) if name.startswith("H5")]
+_BUFFERS = (1 << 20, 4 << 20, 16 << 20)  # bytes of an aggregator
+_COPIES = 2  # of each byte, into a message and out of it
+_FEWEST_RANKS = 2
+_PAGE = 4096  # bytes
+
+
+@dataclass(frozen=True)
+class _Collected:
+    """The collective transfers if some ranks made them for all."""
+
+    aggregators: int
+    buffer: int
+    cpu_s: float
+    wait_s: float
+    wall_s: float
+
+
+def aggregators(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """Let some ranks collect the data of collective calls, and transfer them in large requests.
+
+    Each call's range of the file is divided evenly among the aggregators, as ROMIO does, and each transfers
+    its part in buffers. The n-th operation of a rank in a collective function counts as one of the n-th call.
+    """
+    where = buffered(frame) & frame["caller"].is_in(_COLLECTIVE).to_numpy()
+    ranks = frame.filter(pl.col("caller").is_in(_MPI))["process"].n_unique()
+    if ranks < _FEWEST_RANKS or not where.any() or np.isnan(now.cpu_s[where]).any():
+        return None
+    active = frame.filter(pl.Series(where))["process"].n_unique()
+    counts = sorted({min(1 << n, ranks) for n in range(ranks.bit_length() + 1)})
+    found = [_collected(frame, io, where, n, size, ranks) for n in counts for size in _BUFFERS]
+    best = min((each for each in found if each is not None), key=lambda each: each.wall_s, default=None)
+    if best is None:
+        return None
+    cpu, wait = float(now.cpu_s[where].sum()), float(now.wait_s[where].sum())
+    ratio = best.wall_s / max((cpu + wait) / speed_up(io, active), 1e-12)
+    cpu_s, wait_s, wall = now.cpu_s.copy(), now.wait_s.copy(), wall_of(now)
+    cpu_s[where] *= best.cpu_s / max(cpu, 1e-12)
+    wait_s[where] *= best.wait_s / max(wait, 1e-12)
+    wall[where] *= ratio
+    buffer = format_binary_size(best.buffer)
+    writes = "write" if (frame["path"].to_numpy()[where] == "write").any() else "read"
+    return Option(
+        "aggregators",
+        f"{best.aggregators} aggregator{'s' * (best.aggregators > 1)}, {buffer} buffers",
+        f"the hints romio_cb_{writes}=enable, cb_config_list=*:{best.aggregators} and "
+        f"cb_buffer_size={best.buffer} (`pagelens io run --hint`)",
+        Cost(cpu_s, wait_s),
+        wall,
+    )
+
+
+def _collected(
+    frame: pl.DataFrame,
+    io: Io,
+    where: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    count: int,
+    buffer: int,
+    ranks: int,
+) -> _Collected | None:
+    """Return what the transfers take with so many aggregators. Messages count as copies without latency."""
+    groups = (
+        frame.filter(pl.Series(where))
+        .group_by("file", "path", "caller", "process")
+        .agg(pl.len(), pl.col("bytes").sum())
+        .group_by("file", "path", "caller", maintain_order=True)
+        .agg(calls=pl.col("len").max(), bytes=pl.col("bytes").sum())
+    )
+    cpu = wait = moved = 0.0
+    for path, calls, size in groups.select("path", "calls", "bytes").rows():
+        costs = costs_of(io, path)
+        if costs is None:
+            return None
+        request = min(buffer, max(size / calls / count, 1.0))
+        each = table_cost(costs, np.asarray([request]))
+        cpu += size / request * float(each.cpu_s[0])
+        wait += size / request * float(each.wait_s[0])
+        moved += size
+    copies = float(_COPIES * copy_s(io, np.asarray([moved]))[0])
+    wall = (cpu + wait) / speed_up(io, count) + copies / speed_up(io, ranks)
+    return _Collected(count, buffer, cpu + copies, wait, wall)
+
+
+def aligned_objects(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """Let HDF5 begin its objects at whole pages. Transfers of whole pages then touch no page in part."""
+    whole = (pl.col("bytes") % _PAGE == 0) & ~pl.col("aligned") & pl.col("caller").is_in(_HDF5)
+    where = buffered(frame) & frame.select(whole).to_series().to_numpy()
+    if not where.any():
+        return None
+    after = predict(frame.with_columns(aligned=pl.col("aligned") | pl.Series(where)), io)
+    return Option(
+        "hdf5-alignment",
+        f"objects of HDF5 at multiples of {format_binary_size(_PAGE)}",
+        f"H5Pset_alignment(plist, {_PAGE}, {_PAGE}) where the file is made; it grows a little",
+        after,
+    )
+
+
+def larger_chunks(
+    frame: pl.DataFrame, io: Io, now: Cost, totals: Floats, requests: tuple[int, ...]
+) -> Option | None:
+    """Let HDF5 read and write larger chunks, where it transfers one after the other.
+
+    `totals` are the bytes of the sequence of each operation. HDF5 gathers a chunk in any case, so no byte is
+    copied once more.
+    """
+    where = buffered(frame) & frame["caller"].is_in(HDF5_DATA).to_numpy()
+    sizes, kind = sizes_of(frame), frame["path"].to_numpy()
+    best: tuple[float, int, Cost] | None = None
+    for request in requests:
+        some = where & (sizes < request) & (totals > sizes)
+        if not some.any():
+            continue
+        cpu_s, wait_s = now.cpu_s.copy(), now.wait_s.copy()
+        for path in BUFFERED:
+            of = some & (kind == path)
+            costs = costs_of(io, path)
+            if costs is None or not of.any():
+                continue
+            whole = np.minimum(totals[of], request)
+            each = table_cost(costs, whole)
+            cpu_s[of], wait_s[of] = each.cpu_s * sizes[of] / whole, each.wait_s * sizes[of] / whole
+        spent = float(np.nansum(cpu_s) + np.nansum(wait_s))
+        if best is None or spent < best[0]:
+            best = (spent, request, Cost(cpu_s, wait_s))
+    if best is None:
+        return None
+    return Option(
+        "hdf5-chunks",
+        f"chunks of {format_binary_size(best[1])} in HDF5",
+        "larger chunks (H5Pset_chunk), and a cache that holds them (H5Pset_chunk_cache)",
+        best[2],
+    )

@@ -1,0 +1,144 @@
+"""Other ways of MPI-IO, HDF5 and cores, held to counts by hand and to MPICH itself."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from test_io_model import MACHINE, PAGE, recording_of, transfer, with_tables
+
+from pagelens.io import Recording, explain_recording, record_program
+from pagelens.io.classify import classify
+from pagelens.io.kinds import CALLERS, KINDS
+from pagelens.io.option import Option, Run, speed_up
+from pagelens.io.what_if import options
+from pagelens.machine import Io
+
+TOGETHER, ALONE = CALLERS.index("MPI_File_write_at_all"), CALLERS.index("MPI_File_write_at")
+DATASET = CALLERS.index("H5Dwrite")
+PART = 8 * PAGE
+KERNEL = {"sync_work": '"1 GB/s"', "writers": "2", "writers_apart": "1.6"}
+PROGRAM = Path(__file__).parents[1] / "programs/io_mpi.c"
+
+
+def found(operations: list[dict[str, Any]], io: Io, run: Run | None = None) -> dict[str, Option]:
+    return {option.key: option for option in options(classify(recording_of(operations)), io, run)}
+
+
+def of_ranks(caller: int, ranks: int = 4, calls: int = 3) -> list[dict[str, Any]]:
+    return [
+        transfer("write", (call * ranks + rank) * PART, PART, process=rank, thread=rank, caller=caller)
+        for call in range(calls)
+        for rank in range(ranks)
+    ]
+
+
+def test_aggregators_make_one_request_of_each_call() -> None:
+    io = with_tables(writers="2", writers_apart="1.0")
+    way = found(of_ranks(TOGETHER), io)["aggregators"]
+    assert way.title == "1 aggregator, 1 MiB buffers"
+    whole = 4 * PART  # of a call
+    each = 4e-6 + (whole - PAGE) / ((1 << 20) - PAGE) * 252e-6  # by the table
+    copies = 2 * 3 * whole / 10e9
+    assert way.cost.cpu_s.sum() == pytest.approx(3 * each + copies)
+    assert way.wall_s.sum() == pytest.approx(3 * each + copies)
+    several = found(of_ranks(TOGETHER), with_tables(writers="4", writers_apart="4.0"))["aggregators"]
+    assert several.title == "4 aggregators, 1 MiB buffers"
+    before = found(of_ranks(TOGETHER), io)["as-it-ran"].wall_s.sum()  # as much as before, and the copies
+    assert several.wall_s.sum() == pytest.approx(before + copies)
+    assert "aggregators" not in found(of_ranks(ALONE), io)
+    assert "aggregators" not in found(of_ranks(TOGETHER, ranks=1), io)
+
+
+def test_several_writers_gain_what_was_measured_and_no_more() -> None:
+    io = with_tables(writers="4", writers_apart="2.5")
+    assert [speed_up(io, n) for n in (1, 4, 8)] == pytest.approx([1, 2.5, 2.5])
+    assert speed_up(io, 2) == pytest.approx(1.25 / 0.75)
+    assert speed_up(with_tables(), 4) == 1
+
+
+def test_objects_of_hdf5_at_whole_pages_are_written_whole() -> None:
+    io = with_tables(unaligned_write='[["4 KiB", "7 us", "7 us"], ["1 MiB", "300 us", "300 us"]]')
+    ways = found(
+        [transfer("write", 512, PAGE, caller=DATASET), transfer("write", 9000, 100, caller=DATASET)], io
+    )
+    now, then = ways["as-it-ran"].cost.cpu_s, ways["hdf5-alignment"].cost.cpu_s
+    assert now[0] - then[0] == pytest.approx(3e-6)
+    assert then[1] == now[1]  # it is no whole page, and not of HDF5
+    assert "hdf5-alignment" not in found([transfer("write", 512, PAGE)], io)
+
+
+def test_larger_chunks_of_hdf5_are_larger_requests_without_a_copy() -> None:
+    io = with_tables()
+    chunks = [transfer("write", at * PAGE, PAGE, caller=DATASET) for at in range(256)]
+    way = found(chunks, io)["hdf5-chunks"]
+    assert way.title == "chunks of 1 MiB in HDF5"
+    assert way.cost.cpu_s.sum() == pytest.approx(256e-6)
+    assert "hdf5-chunks" not in found([transfer("write", at * PAGE) for at in range(256)], io)
+
+
+def test_a_core_for_the_kernel_pays_if_its_work_delays_a_program_that_keeps_all_busy() -> None:
+    io = with_tables(**KERNEL)
+    writes = [transfer("write", at << 20, 1 << 20) for at in range(4)]
+    kernel = (4 << 20) / 1e9  # seconds of writing back
+
+    def loss(busy: float, cores: int) -> float:
+        return found(writes, io, Run(1.0, busy, cores))["kernel-core"].other_s
+
+    assert loss(3.0, 4) == 0  # a core is free already
+    assert loss(4.0, 4) == pytest.approx(1 / 3 - kernel / 4)
+    assert loss(64.0, 64) == pytest.approx(1 / 63 - kernel / 64)
+    assert "kernel-core" not in found(writes, io, Run(1.0, 0, 4))
+    assert "kernel-core" not in found([transfer("read", 0)], io, Run(1.0, 4, 4))
+
+
+def test_a_way_that_delays_the_rest_of_the_program_loses() -> None:
+    recording = recording_of([transfer("write", at << 20, 1 << 20) for at in range(4)])
+    process = {"process": 0, "cpu_ns": 1_590_000_000, "end_ns": 10**8}
+    header = recording.header.model_copy(
+        update={
+            "elapsed_ns": 10**8,
+            "processes": [type(recording.header).model_validate(
+                {"source": "recorder", "processes": [process]}).processes[0]],
+        }
+    )  # fmt: skip
+    machine = MACHINE.model_copy(update={"io": with_tables(**KERNEL)})
+    ways = explain_recording(Recording(header, recording.operations), machine).ways
+    (way,) = [way for way in ways if way.key == "kernel-core"]
+    cores = machine.cores.count.value
+    assert way.verdict == "loses"
+    assert way.gain == pytest.approx((4 << 20) / 1e9 / cores / 0.1 - (15.9 / (cores - 1) - 1))
+
+
+def test_one_thread_can_go_where_the_interrupts_come() -> None:
+    io = with_tables(interrupt_core="1", other_core='"10 us"')
+    writes = [transfer("write", at * PAGE, direct=True, cpu=0) for at in range(3)]
+    ways = found(writes, io)
+    saved = ways["as-it-ran"].cost.cpu_s.sum() - ways["interrupt-core"].cost.cpu_s.sum()
+    assert saved == pytest.approx(30e-6)
+    assert "taskset -c 1 " in ways["interrupt-core"].effort.replace("`", " ")
+    assert "interrupt-core" not in found([{**of, "cpu": 1} for of in writes], io)
+    assert "interrupt-core" not in found([{**of, "thread": n} for n, of in enumerate(writes)], io)
+
+
+@pytest.mark.skipif(shutil.which("mpicc.mpich") is None, reason="MPICH is not installed")
+def test_mpich_makes_the_requests_that_are_priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the hints of the way, one rank writes what each collective call has, in one request."""
+    subprocess.run(["mpicc.mpich", "-O2", "-o", tmp_path / "io_mpi", PROGRAM], check=True)
+    hints = tmp_path / "hints"
+    hints.write_text("romio_cb_write enable\ncb_config_list *:1\ncb_buffer_size 1048576\n")
+    monkeypatch.chdir(tmp_path)
+    sizes = {}
+    for name in ("", str(hints)):
+        monkeypatch.setenv("ROMIO_HINTS", name)
+        recording = record_program(["mpirun.mpich", "-n", "2", "./io_mpi", "m"], "it.plio").recording
+        frame = recording.regular.filter(pl.col("kind") == KINDS["write"], pl.col("caller") == TOGETHER)
+        sizes[name] = frame["size"].value_counts().rows()
+        if not name:
+            way = {of.key: of for of in options(classify(recording), MACHINE.io)}["aggregators"]  # type: ignore[arg-type]
+    part = 32 << 10  # of a rank in a call, and there are 64 calls
+    assert sizes[""] == [(part, 2 * 64)]
+    assert sizes[str(hints)] == [(2 * part, 64)]
+    assert "romio_cb_write=enable, cb_config_list=*:" in way.effort
