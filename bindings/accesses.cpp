@@ -124,12 +124,14 @@ void register_job(nb::module_& m) {
             "program"_a, "objects"_a, "phases"_a, "files"_a);
     m.def(
         "job_of",
-        [](std::vector<Process> processes, unsigned objects, unsigned phases) {
+        [](std::vector<Process> processes, unsigned objects, unsigned phases,
+           std::uint64_t meeting) {
             const nb::gil_scoped_release released;
-            return job_of(std::move(processes), objects, phases);
+            return job_of(std::move(processes), objects, phases, meeting);
         },
-        "processes"_a, "objects"_a, "phases"_a,
-        "One program whose threads are those of all processes, in their order. Raises ValueError.");
+        "processes"_a, "objects"_a, "phases"_a, "meeting"_a,
+        "One program whose threads are those of all processes, in their order. They meet where so "
+        "many processes do; 0: nowhere. Raises ValueError.");
 }
 
 void register_padding(nb::module_& m) {
@@ -228,13 +230,26 @@ void register_survey(nb::module_& m) {
             [](nb::handle_t<Survey> self) {
                 return view(std::span(nb::cast<const Survey&>(self).phase_instructions), self);
             },
-            "Instructions of all threads, uint64 [phase].")
+            "Instructions of all threads, without those of waiting for other processes, uint64 "
+            "[phase].")
         .def_prop_ro(
             "phase_lines",
             [](nb::handle_t<Survey> self) {
                 return view(std::span(nb::cast<const Survey&>(self).phase_lines), self);
             },
             "Lines that passed the tracer's filter, uint64 [phase].")
+        .def_prop_ro(
+            "rounds",
+            [](nb::handle_t<Survey> self) {
+                const Rounds& rounds = nb::cast<const Survey&>(self).rounds;
+                return std::tuple(view(std::span(rounds.phases), self),
+                                  view(std::span(rounds.meeting), self),
+                                  view(std::span(rounds.instructions), self),
+                                  view(std::span(rounds.lines), self));
+            },
+            "Parts of the run: uint32 the phase of each, uint32 how many processes meet at its "
+            "end, "
+            "uint64 its instructions, uint64 its lines.")
         .def_ro("instructions", &Survey::instructions, "Of each thread.")
         .def_ro("peak_pages", &Survey::peak_pages)
         .def_ro("file_pages", &Survey::file_pages)
@@ -340,6 +355,8 @@ void register_recorder(nb::module_& m) {
              "offset"_a, Released())
         .def("phase", &TraceRecorder::phase, "thread"_a, "name"_a, Released())
         .def("sync", &TraceRecorder::sync, "thread"_a, Released())
+        .def("wait", &TraceRecorder::wait, "thread"_a, "processes"_a, Released())
+        .def("go_on", &TraceRecorder::go_on, "thread"_a, Released())
         .def("warn", &TraceRecorder::warn, "text"_a, Released())
         .def("close", &TraceRecorder::close, Released())
         .def("discard", &TraceRecorder::discard, Released());

@@ -31,7 +31,11 @@ enum pagelens_kind {
     PAGELENS_BIRTH = 1,        /* the caller's call site got `size` bytes at `address` */
     PAGELENS_DEATH = 2,        /* the block at `address` is about to be freed; `size` is 0 */
     PAGELENS_REGION_BEGIN = 3, /* `address` points to a name of `size` bytes */
-    PAGELENS_REGION_END = 4    /* as for the begin */
+    PAGELENS_REGION_END = 4,   /* as for the begin */
+    /* The thread begins to wait for other processes. Where all of those that are in one call meet,
+     * `address` is how many they are, otherwise 0. */
+    PAGELENS_WAIT_BEGIN = 5,
+    PAGELENS_WAIT_END = 6 /* it goes on */
 };
 
 struct pagelens_record {

@@ -1,20 +1,9 @@
-/*
- * A process can have several copies of a library: Python's packages bring their own, and Debian has
- * an HDF5 for each MPI. The caller must get the one that it would get without this library. So the
- * function is looked up among the libraries that its caller was linked with, then in the order of
- * the whole program, and at last in any library. The caller is not known if it ended by the call
- * (a tail call): then the code to which the function returns counts as the caller.
- */
 #define _GNU_SOURCE
 #include "iorecord/callers.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-#include <link.h>
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
+
+#include "hooks/calling_library.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -35,120 +24,28 @@ static const char* const NAMES[] = {NULL,
 #undef NAME
 };
 
-enum { MOST_CALLS = 64 }; /* whose functions a thread remembers */
+static _Thread_local __attribute__((tls_model("initial-exec"))) uint8_t now;
 
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
-    uint8_t now;
-    const void* inside; /* the innermost function that was called here */
-    struct {
-        const void *from, *wrapper, *inside; /* at the last call */
-        void* next;
-        unsigned long long unloaded; /* libraries by then */
-    } known[MOST_CALLS];
-} own;
-
-uint8_t caller_now(void) { return own.now; }
+uint8_t caller_now(void) { return now; }
 
 /* ISO C has no conversion between pointers to data and to functions. */
 static function* as_function(void* symbol) { return __extension__(function*) symbol; }
 
 void caller_left(void) {
-    own.now = CALLER_NONE;
-    own.inside = NULL;
-}
-
-/* Looks for the function in a library, and in those that it was linked with. */
-static void* found_from(const char* path, const char* name, const void* not_this) {
-    if (!*path) return NULL; /* the program itself, whose order begins with this library */
-    void* library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    if (library == NULL) return NULL;
-    void* found = dlsym(library, name);
-    dlclose(library);
-    return found == not_this ? NULL : found;
-}
-
-static const struct link_map* library_at(const void* code) {
-    Dl_info info;
-    struct link_map* map = NULL;
-    return code && dladdr1(code, &info, (void**)&map, RTLD_DL_LINKMAP) ? map : NULL;
-}
-
-struct place {
-    size_t before;   /* libraries that come before it */
-    char path[1024]; /* on the stack of a thread of the program; a longer one is passed over */
-};
-
-static int copy_path(struct dl_phdr_info* info, size_t size, void* wanted) {
-    (void)size;
-    struct place* const place = wanted;
-    if (place->before-- > 0) return 0;
-    snprintf(place->path, sizeof place->path, "%s", info->dlpi_name);
-    return 1;
-}
-
-/* Looks in every library but `here`. Another thread may unload one meanwhile, so only copies of
- * paths are kept. */
-static void* found_anywhere(const char* name, const struct link_map* here, const void* not_this) {
-    struct place place;
-    for (size_t at = 0; place.before = at, dl_iterate_phdr(copy_path, &place); at++) {
-        if (here && strcmp(place.path, here->l_name) == 0) continue;
-        void* found = found_from(place.path, name, not_this);
-        if (found) return found;
-    }
-    return NULL;
-}
-
-static void* look_for(const char* name, const void* from, const void* wrapper) {
-    const struct link_map* const here = library_at(wrapper);
-    const struct link_map* caller = library_at(from);
-    /* After a tail call of a function that was called here, the return address is here. */
-    if (caller == here) caller = library_at(own.inside);
-    void* found = caller ? found_from(caller->l_name, name, wrapper) : NULL;
-    if (found == NULL) found = dlsym(RTLD_NEXT, name);
-    return found ? found : found_anywhere(name, here, wrapper);
-}
-
-static int first_library(struct dl_phdr_info* info, size_t size, void* unloaded) {
-    (void)size;
-    *(unsigned long long*)unloaded = info->dlpi_subs;
-    return 1; /* the count is the same in all */
-}
-
-/* Another library may get the addresses of one that is gone. */
-static unsigned long long libraries_unloaded(void) {
-    unsigned long long unloaded = 0;
-    dl_iterate_phdr(first_library, &unloaded);
-    return unloaded;
-}
-
-void* next_function(const char* name, const void* from, const void* wrapper) {
-    const unsigned long long unloaded = libraries_unloaded();
-    __typeof__(*own.known)* const known = &own.known[((uintptr_t)from >> 2) % MOST_CALLS];
-    if (known->from == from && known->wrapper == wrapper && known->inside == own.inside &&
-        known->unloaded == unloaded)
-        return known->next;
-    const int saved_errno = errno;
-    void* const next = look_for(name, from, wrapper);
-    known->from = from;
-    known->wrapper = wrapper;
-    known->inside = own.inside;
-    known->next = next;
-    known->unloaded = unloaded;
-    errno = saved_errno;
-    return next;
+    now = CALLER_NONE;
+    enter_function(NULL);
 }
 
 static long called(enum caller caller, const void* from, const void* wrapper, long a, long b,
                    long c, long d, long e, long f) {
     function* const next = as_function(next_function(NAMES[caller], from, wrapper));
     if (next == NULL) return -1; /* the program found a function by name that no library has */
-    const uint8_t outer = own.now;
-    const void* const inside = own.inside;
-    if (outer == CALLER_NONE) own.now = (uint8_t)caller;
-    own.inside = (const void*)(uintptr_t)next;
+    const uint8_t outer = now;
+    if (outer == CALLER_NONE) now = (uint8_t)caller;
+    const void* const inside = enter_function((const void*)(uintptr_t)next);
     const long result = next(a, b, c, d, e, f);
-    own.inside = inside;
-    own.now = outer;
+    enter_function(inside);
+    now = outer;
     return result;
 }
 

@@ -29,8 +29,4 @@ uint8_t caller_now(void);
 /* The program jumps out of the function, or inside of it: then the rest of it loses its name. */
 void caller_left(void);
 
-/* Returns the function of that name that the code at `from` would call without this library, whose
- * own one is `wrapper`. Returns NULL if no library has one. */
-void* next_function(const char* name, const void* from, const void* wrapper);
-
 #endif

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hooks/calling_library.h"
 #include "iorecord/callers.h"
 #include "iorecord/completions.h"
 #include "iorecord/files.h"

@@ -27,7 +27,19 @@ class InstructionSampler {
     static constexpr unsigned wanted_of_phase = 32;
     static constexpr std::uint64_t soon = 1u << 13;
 
-    [[nodiscard]] bool due(std::uint64_t instructions) const { return instructions >= next_; }
+    [[nodiscard]] bool due(std::uint64_t instructions) const {
+        return instructions >= next_ && !pauses_;
+    }
+
+    // No sample is taken from here until go_on(). Distances of samples leave this time out.
+    void pause(std::uint64_t instructions) {
+        pauses_ = true;
+        paused_at_ = instructions;
+    }
+    void go_on(std::uint64_t instructions) {
+        if (pauses_) next_ += instructions - paused_at_;
+        pauses_ = false;
+    }
 
     void enter_phase(std::uint64_t phase, std::uint64_t instructions) {
         phase_ = phase;
@@ -75,6 +87,8 @@ class InstructionSampler {
     std::unordered_map<std::uint64_t, unsigned> of_phase_;
     std::uint64_t phase_ = 0;
     std::uint64_t next_ = 0;
+    std::uint64_t paused_at_ = 0;
+    bool pauses_ = false;
     std::uint64_t random_ = 1;
 };
 

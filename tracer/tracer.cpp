@@ -232,14 +232,18 @@ void Tracer::stamp(Vcpu& vcpu) {
     vcpu.stamped = vcpu.at;
 }
 
-// Accesses that are left of the program's budget. The sooner it is looked at the less is left: few
-// instructions make more than one.
+// Accesses that are left of the program's budget, which those of waiting do not use up. The sooner
+// it is looked at the less is left: few instructions make more than one.
 std::uint64_t Tracer::budget_left() {
     const std::lock_guard lock(mutex_);
-    std::uint64_t seen = ended_accesses_;
+    std::uint64_t seen = ended_accesses_, waiting = waiting_accesses_;
     for (unsigned i = 0; i < used_; ++i) {
-        if (table_.vcpus[i].thread != nullptr) seen += table_.vcpus[i].accesses();
+        const Vcpu& vcpu = table_.vcpus[i];
+        if (vcpu.thread == nullptr) continue;
+        seen += vcpu.accesses();
+        if (const auto since = vcpu.thread->waits_since) waiting += vcpu.accesses() - *since;
     }
+    seen -= std::min(seen, waiting);
     return options_.accesses - std::min(seen, options_.accesses);
 }
 

@@ -105,6 +105,8 @@ class Tracer {
     void stamp(Vcpu& vcpu);
     void end_sample(Vcpu& vcpu);
     void enter_phase(Vcpu& vcpu);
+    void begin_wait(Vcpu& vcpu, std::uint64_t processes);
+    void end_wait(Vcpu& vcpu);
     void make_room(Vcpu& vcpu, std::size_t records);
     void submit(Vcpu& vcpu);
     // Files are defined before the first event that names them.
@@ -147,6 +149,7 @@ class Tracer {
     };
     std::vector<Range> given_back_;  // while there are threads to tell
     std::atomic<std::size_t> given_back_size_{0};
+    std::atomic<std::uint64_t> waiting_accesses_{0};  // of waits that have ended
     std::map<std::string, std::uint64_t> phases_;
     std::uint64_t heap_start_ = 0, heap_known_ = 0;
     std::atomic<bool> in_child_{false};

@@ -71,9 +71,33 @@ void Tracer::doorbell(Vcpu& vcpu, const pagelens_record& record) {
             enter_phase(vcpu);
             break;
         }
+        case PAGELENS_WAIT_BEGIN:
+            begin_wait(vcpu, record.address);
+            break;
+        case PAGELENS_WAIT_END:
+            end_wait(vcpu);
+            break;
         default:
             break;
     }
+}
+
+void Tracer::begin_wait(Vcpu& vcpu, std::uint64_t processes) {
+    const auto no_meeting = static_cast<std::uint64_t>(WaitKind::no_meeting);
+    vcpu.push(Event{EventKind::wait, 0, vcpu.instructions(), std::max(processes, no_meeting)});
+    if (vcpu.thread->waits_since) return;
+    vcpu.thread->waits_since = vcpu.accesses();
+    end_sample(vcpu);
+    vcpu.thread->sampler.pause(vcpu.instructions());
+}
+
+void Tracer::end_wait(Vcpu& vcpu) {
+    if (!vcpu.thread->waits_since) return;
+    vcpu.push(Event{EventKind::wait, 0, vcpu.instructions(),
+                    static_cast<std::uint64_t>(WaitKind::ended)});
+    waiting_accesses_ += vcpu.accesses() - *vcpu.thread->waits_since;
+    vcpu.thread->waits_since.reset();
+    vcpu.thread->sampler.go_on(vcpu.instructions());
 }
 
 std::uint64_t Tracer::phase_id(const std::string& name) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct Thread {
     InstructionSampler sampler;
     std::uint64_t look_due = 0;  // while a sample is taken: `look_at` without it
     bool stack_known = false;    // its stack's region is in the file
+    // While it waits for other processes: the accesses that it had made before.
+    std::optional<std::uint64_t> waits_since;
 };
 
 // One a vCPU index, at a power of two from the last, so that a callback finds it in two

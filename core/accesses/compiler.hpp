@@ -113,6 +113,10 @@ class Compiler {
             result_->phases_of_intervals.back() = phase;
     }
 
+    void meet(std::uint64_t processes, unsigned thread) {
+        runs_.barrier(make_op(OpKind::meet, 0, processes, 0, thread));
+    }
+
     void birth(ObjectIndex, std::uint64_t, std::uint64_t) {}
     void death(std::uint64_t) {}
     void blocks_gone(std::uint64_t, std::uint64_t) {}
@@ -258,7 +262,7 @@ class Compiler {
             Op op = ops[i];
             if (is_of_lines(op.kind()))
                 result_->line_count += static_cast<unsigned>(std::popcount(op.lines));
-            if (op.kind() != OpKind::phase) op.page = rank[op.page];
+            if (op.kind() != OpKind::phase && op.kind() != OpKind::meet) op.page = rank[op.page];
             Op* last = kept > 0 ? &ops[kept - 1] : nullptr;
             if (op.kind() == OpKind::unmap && last != nullptr && last->kind() == OpKind::unmap &&
                 last->page + last->lines == op.page && last->thread == op.thread) {

@@ -30,7 +30,13 @@ enum class EventKind : std::uint8_t {
     sync,   // global order number `extra` reached at the thread's instruction count `count`
     // pages, as above
     map_file,  // pages [address, +count) show a file: page-cache pages `extra`, `extra` + 1, ...
+    // order
+    wait,  // at the thread's instruction count `count` it begins to wait for other processes, or
+           // goes on: `extra` is a number of WaitKind, or how many processes meet here (2 or more)
 };
+
+// What `wait` says if it is no meeting.
+enum class WaitKind : std::uint8_t { ended, no_meeting };
 
 // Sets of lines by address bits 6 to 11, which every cache's index contains: bit i has the lines
 // whose number is i modulo 64, those at place i of their pages.

@@ -162,7 +162,7 @@ class ChunkDecoder {
 
     Event other_event(unsigned kind) {
         Event event{static_cast<EventKind>(kind), 0, 0, 0};
-        if (kind > static_cast<unsigned>(EventKind::map_file)) ok_ = false;
+        if (kind > static_cast<unsigned>(EventKind::wait)) ok_ = false;
         if (!ok_) return event;
         switch (event.kind) {
             case EventKind::page_read:
@@ -197,6 +197,7 @@ class ChunkDecoder {
                 event.address = difference(last_block_);
                 break;
             case EventKind::phase:
+            case EventKind::wait:
                 event.count = progress();
                 event.extra = codes_.varint();
                 break;

@@ -226,6 +226,7 @@ class ChunkEncoder {
                 difference(event.address, last_block_);
                 break;
             case EventKind::phase:
+            case EventKind::wait:
                 progress(event.count);
                 unsigned_value(event.extra);
                 break;

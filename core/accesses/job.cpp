@@ -52,8 +52,8 @@ struct Member {
 
 class Job final : public Program {
   public:
-    Job(std::vector<Process> processes, unsigned objects, unsigned phases)
-        : objects_(objects), phases_(phases) {
+    Job(std::vector<Process> processes, unsigned objects, unsigned phases, std::uint64_t meeting)
+        : objects_(objects), phases_(phases), meeting_(meeting) {
         if (processes.empty()) throw std::invalid_argument("processes: at least one");
         for (Process& process : processes) add(std::move(process));
         number_pages();
@@ -160,6 +160,7 @@ class Job final : public Program {
     }
 
     unsigned objects_, phases_, threads_ = 0;
+    std::uint64_t meeting_;  // processes that meet where an op says so; 0: they do not
     std::vector<Member> members_;
     std::vector<VirtualPage> pages_;
     std::vector<FilePages> file_pages_;
@@ -214,10 +215,10 @@ class Job::Merged final : public Cursor {
         if (op.kind() == OpKind::phase) {
             if (job_.phases_ > 1) {
                 next_phase_ = job_.members_[m].process.phases[op.page];
-                waiting_.push_back(m);
-                running_.pop_back();
-                return;
+                return wait(m);
             }
+        } else if (op.kind() == OpKind::meet) {
+            if (job_.meeting_ != 0 && op.lines == job_.meeting_) return wait(m);
         } else {
             emit(op, job_.members_[m]);
         }
@@ -225,8 +226,14 @@ class Job::Merged final : public Cursor {
         std::push_heap(running_.begin(), running_.end(), std::greater<>());
     }
 
+    void wait(std::size_t m) {
+        waiting_.push_back(m);
+        running_.pop_back();
+    }
+
     void meet() {
-        batch_.push_back(make_op(OpKind::phase, next_phase_, 0));
+        if (next_phase_ != none) batch_.push_back(make_op(OpKind::phase, next_phase_, 0));
+        next_phase_ = none;
         std::ranges::sort(waiting_);
         running_.swap(waiting_);
         waiting_.clear();
@@ -262,7 +269,7 @@ class Job::Merged final : public Cursor {
     // A heap of clocks, the least first: lines moved since the last meeting, and the process.
     std::vector<std::uint64_t> running_;
     std::vector<std::uint64_t> waiting_;  // processes
-    std::uint32_t next_phase_ = 0;
+    std::uint32_t next_phase_ = none;     // that begins when all have come
     std::vector<Op> batch_;
 };
 
@@ -270,8 +277,9 @@ std::unique_ptr<Cursor> Job::open() const { return std::make_unique<Merged>(*thi
 
 }  // namespace
 
-std::unique_ptr<Program> job_of(std::vector<Process> processes, unsigned objects, unsigned phases) {
-    return std::make_unique<Job>(std::move(processes), objects, phases);
+std::unique_ptr<Program> job_of(std::vector<Process> processes, unsigned objects, unsigned phases,
+                                std::uint64_t meeting) {
+    return std::make_unique<Job>(std::move(processes), objects, phases, meeting);
 }
 
 }  // namespace pagelens

@@ -23,7 +23,8 @@ struct Process {
 
 // Between two meetings, the process that has moved the fewest lines goes on, so equal processes run
 // in lockstep. Processes meet where a phase begins, if the job has several phases: then all of them
-// must begin the same phases in the same order. One that has ended keeps nobody waiting.
+// must begin the same phases in the same order. They also meet where `meeting` processes do
+// (OpKind::meet); 0: nowhere. One that has ended keeps nobody waiting.
 //
 // A page of a file that processes read, or write through a shared mapping, is one page of the job
 // if it has one address in each of them. It is translated as a page of the process that comes
@@ -31,6 +32,7 @@ struct Process {
 //
 // Throws std::invalid_argument if there is no process, if a number is missing or too large, or if
 // the job has more threads than an op can name.
-std::unique_ptr<Program> job_of(std::vector<Process> processes, unsigned objects, unsigned phases);
+std::unique_ptr<Program> job_of(std::vector<Process> processes, unsigned objects, unsigned phases,
+                                std::uint64_t meeting = 0);
 
 }  // namespace pagelens

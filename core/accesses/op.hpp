@@ -25,6 +25,8 @@ enum class OpKind : std::uint8_t {
     skip,    // lines that are left out (core/replay/excerpt.hpp): `lines` is a count, of all ranks
     recall,  // lines that caches hold from what was left out, by the thread that used them last
     recall_dirty,  // the same, of lines that were written
+    meet,          // a collective call of `lines` processes, which no one leaves before all have
+                   // come: the processes of a job wait for each other (job.hpp)
 };
 
 struct Op {

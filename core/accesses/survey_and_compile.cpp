@@ -30,6 +30,10 @@ class Both {
         first_.phase(phase, thread);
         second_.phase(phase, thread);
     }
+    void meet(std::uint64_t processes, unsigned thread) {
+        first_.meet(processes, thread);
+        second_.meet(processes, thread);
+    }
     void birth(ObjectIndex object, std::uint64_t address, std::uint64_t bytes) {
         first_.birth(object, address, bytes);
         second_.birth(object, address, bytes);

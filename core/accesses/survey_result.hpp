@@ -28,12 +28,24 @@ struct PageRange {
     std::uint64_t count;
 };
 
+// The parts of a run between the moments at which a phase begins or processes meet: what ends each
+// part, and what was done in it. A part has the same index in each of these.
+struct Rounds {
+    std::vector<std::uint32_t> phases;  // that the part belongs to
+    // That meet at its end, as a collective call of MPI lets them; 0: a phase begins, or the run
+    // ends.
+    std::vector<std::uint32_t> meeting;
+    std::vector<std::uint64_t> instructions, lines;  // as phase_instructions and phase_lines
+};
+
 struct Survey {
     std::vector<SurveyedObject> objects;     // object 0 is the kernel's page clearing
     std::vector<std::string> phases;         // phase 0 is "before any marker"
     std::vector<std::uint32_t> phase_order;  // as they begin in the run
-    // [phase] instructions of all threads, and lines that passed the tracer's filter
+    // [phase] instructions of all threads but those of waiting for other processes, and lines that
+    // passed the tracer's filter
     std::vector<std::uint64_t> phase_instructions, phase_lines;
+    Rounds rounds;
     std::vector<PageRange> first_writes;      // in order; neighbours in a row are one range
     std::vector<PageRange> large_blocks;      // by address; what ever overlapped is one
     std::vector<std::uint64_t> instructions;  // of each thread

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <span>
 #include <unordered_map>
@@ -36,6 +37,7 @@ class Surveyor {
     // Call this once, when the walk has ended.
     Survey finish() {
         if (moment_ != 0) result_.live.end_moment();
+        end_round(0);
         for (const auto& [begin, end] : large_blocks_ever_)
             result_.large_blocks.push_back(
                 {begin / page_bytes, (end - 1) / page_bytes + 1 - begin / page_bytes});
@@ -58,7 +60,7 @@ class Surveyor {
         const bool stored = kind == EventKind::write || kind == EventKind::first_store ||
                             kind == EventKind::stream_store;
         its.lines_fetched += fetched;
-        result_.phase_lines[phase_] += fetched || kind == EventKind::stream_store;
+        lines_ += fetched || kind == EventKind::stream_store;
         const TracedPage& its_page = walk_.pages()[page];
         if (fetched && its_page.state != PageState::written && its_page.cached == 0)
             ++result_.lines_of_zero_page;
@@ -89,8 +91,14 @@ class Surveyor {
     }
 
     void phase(unsigned phase, unsigned) {
+        end_round(0);
         phase_ = phase;
         result_.phase_order.push_back(phase);
+    }
+
+    void meet(std::uint64_t processes, unsigned) {
+        end_round(static_cast<std::uint32_t>(
+            std::min<std::uint64_t>(processes, std::numeric_limits<std::uint32_t>::max())));
     }
 
     void birth(ObjectIndex object, std::uint64_t address, std::uint64_t bytes) {
@@ -141,7 +149,7 @@ class Surveyor {
 
     void progress(unsigned thread, std::uint64_t instructions) {
         result_.instructions[thread] += instructions;
-        result_.phase_instructions[phase_] += instructions;
+        instructions_ += instructions;
         executed_ += instructions;
         if (moment_ == 0 || executed_ < moment_) return;
         result_.live.end_moment();
@@ -149,6 +157,16 @@ class Surveyor {
     }
 
   private:
+    void end_round(std::uint32_t meeting) {
+        Rounds& rounds = result_.rounds;
+        rounds.phases.push_back(phase_);
+        rounds.meeting.push_back(meeting);
+        rounds.instructions.push_back(instructions_);
+        rounds.lines.push_back(lines_);
+        result_.phase_instructions[phase_] += std::exchange(instructions_, 0);
+        result_.phase_lines[phase_] += std::exchange(lines_, 0);
+    }
+
     // Counts a page of the page cache once. 0: it is none.
     void read_file(std::uint32_t cached) {
         if (cached >= files_read_.size()) files_read_.resize(std::size_t{cached} + 1);
@@ -203,6 +221,7 @@ class Surveyor {
     std::uint64_t resident_ = 0;  // pages
     std::vector<bool> files_read_;
     unsigned phase_ = 0;
+    std::uint64_t instructions_ = 0, lines_ = 0;  // of this round
     const std::uint64_t moment_;
     std::uint64_t executed_ = 0;       // instructions of this moment
     std::vector<ObjectIndex> owners_;  // of each resident page without a block

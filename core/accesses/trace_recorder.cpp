@@ -256,6 +256,21 @@ void TraceRecorder::sync(std::uint32_t id) {
     thread.put(Event{EventKind::sync, 0, thread.instructions, ++syncs_});
 }
 
+void TraceRecorder::wait(std::uint32_t id, std::uint32_t processes) {
+    const auto locked = lock();
+    Thread& thread = this->thread(id);
+    const auto no_meeting = static_cast<std::uint64_t>(WaitKind::no_meeting);
+    thread.put(Event{EventKind::wait, 0, thread.instructions,
+                     std::max(std::uint64_t{processes}, no_meeting)});
+}
+
+void TraceRecorder::go_on(std::uint32_t id) {
+    const auto locked = lock();
+    Thread& thread = this->thread(id);
+    thread.put(Event{EventKind::wait, 0, thread.instructions,
+                     static_cast<std::uint64_t>(WaitKind::ended)});
+}
+
 void TraceRecorder::warn(std::string_view text) {
     const auto locked = lock();
     writer_->warn(text);

@@ -72,6 +72,10 @@ class TraceRecorder {
     // What the thread does from here on comes after what other threads did before their last sync.
     // Between syncs, threads are merged by their instruction counts.
     void sync(std::uint32_t thread);
+    // The thread waits for other processes, until go_on(): what it executes there is no work. If
+    // none of so many processes goes on before all have come, they meet; otherwise it is 0.
+    void wait(std::uint32_t thread, std::uint32_t processes);
+    void go_on(std::uint32_t thread);
 
     // Shown to those who read the trace.
     void warn(std::string_view text);

@@ -42,7 +42,9 @@ struct TracedPage {
 //   phase(phase, thread)
 //   birth(object, address, bytes), death(address)
 //   blocks_gone(first page, count)                             unmapped, with all blocks in them
-//   progress(thread, instructions)                             executed since the last call
+//   meet(processes, thread)                                    so many processes meet here
+//   progress(thread, instructions)                             executed since the last call, but
+//                                                              for those of waiting for others
 class TraceWalk {
   public:
     // `touched` as TraceReader::stream has it.
@@ -58,16 +60,21 @@ class TraceWalk {
     template <class Visitor>
     void run(Visitor& visitor, const Poll& poll) {
         std::vector<std::uint64_t> reached(reader_.threads().size(), unknown);
+        waits_.assign(reader_.threads().size(), false);
         std::uint64_t batches = 0;
         while (const auto batch = merged_.next()) {
             if (poll && batches++ % 4096 == 0) poll();
             const unsigned thread = batch->thread;
             // A count that goes back is that of another thread, which has the id of one that ended.
-            if (reached[thread] > batch->instructions) reached[thread] = batch->instructions;
+            if (reached[thread] > batch->instructions) {
+                reached[thread] = batch->instructions;
+                waits_[thread] = false;
+            }
             claim_for_births(batch->events);
             for (const Event& event : batch->events) {
-                // a phase comes last in its batch: what was executed before belongs to the old one
-                if (event.kind == EventKind::phase) advance(visitor, reached, *batch);
+                // These come last in a batch: what was executed before belongs to the time before.
+                if (event.kind == EventKind::phase || event.kind == EventKind::wait)
+                    advance(visitor, reached, *batch);
                 take(visitor, event, thread);
             }
             advance(visitor, reached, *batch);
@@ -105,7 +112,8 @@ class TraceWalk {
     void advance(Visitor& visitor, std::vector<std::uint64_t>& reached,
                  const MergedAhead::Batch& batch) {
         std::uint64_t& last = reached[batch.thread];
-        if (batch.until > last) visitor.progress(batch.thread, batch.until - last);
+        if (batch.until > last && !waits_[batch.thread])
+            visitor.progress(batch.thread, batch.until - last);
         last = std::max(last, batch.until);
     }
 
@@ -187,6 +195,11 @@ class TraceWalk {
                 visitor.phase(found == phases_.end() ? 0 : found->second, thread);
                 break;
             }
+            case EventKind::wait:
+                waits_[thread] = event.extra != static_cast<std::uint64_t>(WaitKind::ended);
+                if (event.extra > static_cast<std::uint64_t>(WaitKind::no_meeting))
+                    visitor.meet(event.extra, thread);
+                break;
             case EventKind::sync:
                 break;  // the merged order has it
         }
@@ -291,6 +304,7 @@ class TraceWalk {
     // now, or absent.
     std::vector<std::uint32_t> here_;
     std::vector<std::uint32_t> known_;
+    std::vector<bool> waits_;                             // [thread] for other processes
     std::uint64_t touches_left_out_ = 0;                  // so far
     std::unordered_map<std::uint64_t, unsigned> phases_;  // id -> index
     std::vector<std::string> phase_names_{"(outside regions)"};

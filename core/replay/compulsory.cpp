@@ -87,6 +87,7 @@ std::vector<Compulsory> compulsory_by_phase(const Program& program, std::uint32_
             case OpKind::skip:    // not in whole programs
             case OpKind::recall:  // nor are these
             case OpKind::recall_dirty:
+            case OpKind::meet:
             case OpKind::touch:
             case OpKind::unmap:
                 break;

@@ -71,6 +71,7 @@ inline std::uint64_t most_lines(const Op& op) {
         case OpKind::unmap:
         case OpKind::recall:
         case OpKind::recall_dirty:
+        case OpKind::meet:
             return 0;
     }
     return 0;

@@ -55,6 +55,7 @@ FirstTouch first_touch(const Program& program, std::span<const std::uint8_t> nod
             case OpKind::skip:
             case OpKind::recall:
             case OpKind::recall_dirty:
+            case OpKind::meet:
                 return;
         }
     });

@@ -122,6 +122,8 @@ class NodeReplay {
                 return to_caches(op, AccessKind::write_back);
             case OpKind::map_read:
                 return read_file(op);
+            case OpKind::meet:  // a job has done so
+                return;
         }
     }
 

@@ -73,6 +73,7 @@ ObjectLines lines_by_object(const Program& program, bool touched) {
             case OpKind::skip:
             case OpKind::recall:
             case OpKind::recall_dirty:
+            case OpKind::meet:
                 break;
         }
     });

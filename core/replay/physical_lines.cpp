@@ -62,6 +62,7 @@ void PhysicalLines::step(const Op& op) {
         case OpKind::recall:  // nor are these
         case OpKind::recall_dirty:
         case OpKind::phase:
+        case OpKind::meet:
             return;
     }
 }

@@ -111,7 +111,7 @@ class Replay {
     static constexpr std::size_t far = 16, near = 8;  // ops between a prefetch and its use
 
     void prefetch(const Op& op, void (RankPages::*what)(std::uint32_t) const) {
-        if (op.kind() == OpKind::phase) return;
+        if (op.kind() == OpKind::phase || op.kind() == OpKind::meet) return;
         (pages_.*what)(op.page);
         if (op.kind() == OpKind::map_write) pages_.prefetch_to_map(op.page);
         if (rows_) rows_->prefetch(op.page);
@@ -143,6 +143,7 @@ class Replay {
             case OpKind::skip:    // not in whole programs
             case OpKind::recall:  // nor are these
             case OpKind::recall_dirty:
+            case OpKind::meet:
                 return;
         }
     }

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens._core import Program
 from pagelens.accesses.instructions import SPACE_PAGE_BITS, SampledCode, decode_samples
 from pagelens.accesses.rank_binding import binding_notes, parse_binding
+from pagelens.accesses.rank_rounds import common_rounds, rank_load
 from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import KERNEL, Cut, ObjectInfo, Timeline, Workload
 from pagelens.address.units import FRAME_BYTES
@@ -62,6 +62,7 @@ class JobWorkload(Workload):
         self.digest = hashlib.sha256(repr([trace.digest for trace in self._of_rank]).encode()).hexdigest()
         self.in_step = len({tuple(_regions_in_order(trace)) for trace in self.traces}) == 1
         self.phases = self.traces[0].phases if self.in_step else [self.traces[0].phases[0]]
+        self._rounds = common_rounds([(trace.survey.rounds, self._phases_of(trace)) for trace in self.traces])
         self.objects, self._object_numbers = _united_objects(self.traces)
         self.large_blocks = [page for trace in self.traces for page in trace.large_blocks]
         self.threads = sum(trace.threads for trace in self._of_rank)
@@ -109,14 +110,9 @@ class JobWorkload(Workload):
     @cached_property
     def rank_load(self) -> RankLoad:  # type: ignore[override]
         """How unevenly the ranks are busy in each phase: by instructions, and by lines past the filter."""
-        instructions, lines = (np.zeros((len(self.phases), len(self.traces))) for _ in range(2))
-        for number, trace in enumerate(self.traces):
-            of_job = self._phases_of(trace)
-            np.add.at(instructions[:, number], of_job, trace.survey.phase_instructions.astype(np.float64))
-            np.add.at(lines[:, number], of_job, trace.survey.phase_lines.astype(np.float64))
         threads = np.array([trace.threads for trace in self.traces], dtype=np.float64)
         copies = np.bincount(np.arange(self.processes) % len(self.traces))
-        return RankLoad(*(_of_mean_core(each, threads, copies) for each in (instructions, lines)))
+        return rank_load(self._rounds, len(self.phases), threads, copies)
 
     def timeline(self, cut: Cut) -> Timeline:
         """Refuse, because the course of a run is that of one process."""
@@ -147,7 +143,7 @@ class JobWorkload(Workload):
             for number, trace in enumerate(self.traces)
         }
         every = [processes[id(trace)] for trace in self._of_rank]
-        return _core.job_of(every, len(self.objects), len(self.phases))
+        return _core.job_of(every, len(self.objects), len(self.phases), self._rounds.meeting)
 
     def _phases_of(self, trace: TraceWorkload) -> list[int]:
         """Return the job's number of each phase of a trace."""
@@ -170,15 +166,21 @@ class JobWorkload(Workload):
 
     def _statements(self) -> list[str]:
         found = []
+        meetings = self._rounds.meetings
+        where = [f"in {meetings:,} collective calls of all ranks"] if meetings else []
         if len(self.phases) > 1:
-            found.append("Ranks are taken to meet where a region begins or ends, and to run freely between.")
-        elif not self.in_step:
+            where.append("where a region begins or ends")
+        if not self.in_step:
+            found.append("The ranks pass through different regions, so only the whole run can be explained.")
+        if where:
+            found.append(f"Ranks are taken to meet {' and '.join(where)}, and to run freely between.")
+        elif self.in_step:
             found.append(
-                "The ranks pass through different regions, so only the whole run can be explained. "
-                "The ranks are taken to run freely."
+                "Ranks are taken to run freely side by side, because no regions are marked and the traces "
+                "have no collective calls of all ranks."
             )
         else:
-            found.append("Ranks are taken to run freely side by side, because no regions are marked.")
+            found.append("The ranks are taken to run freely.")
         found += binding_notes([parse_binding(trace.trace.bound, trace.threads) for trace in self.traces])
         programs = defaultdict(list)
         for rank, trace in enumerate(self.traces):
@@ -187,14 +189,6 @@ class JobWorkload(Workload):
             each = "; ".join(f"{name}: {_ranks(ranks)}" for name, ranks in programs.items())
             found.append(f"The ranks run different programs ({each}).")
         return found
-
-
-def _of_mean_core(
-    counts: NDArray[np.float64], threads: NDArray[np.float64], copies: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the counts [phase, trace] of a core of each rank, as multiples of the mean over all cores."""
-    mean = (counts * copies).sum(axis=1, keepdims=True) / (threads * copies).sum()
-    return np.asarray(np.divide(counts / threads, mean, out=np.ones_like(counts), where=mean > 0))
 
 
 def _regions_in_order(trace: TraceWorkload) -> list[str]:

@@ -28,14 +28,14 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
     if result.engine_note is not None:
         yield result.engine_note
     yield from describe_end(result, request)
-    if result.complete and request.accesses and result.accesses >= request.accesses:
-        share = result.share_seen or 0
+    share = result.share_seen or 0
+    # Accesses made while a thread waits for other processes count, but use up no budget.
+    if result.complete and request.accesses and result.accesses >= request.accesses and share < 1:
         yield (
             f"the budget of {request.accesses:,} accesses was used up: {result.path} holds {share:.1%} of "
             "the program's instructions; --accesses N sets the budget, 0 is none"
         )
     if result.cut_by:
-        share = result.share_seen or 0
         yield (
             f"{os.strerror(result.cut_by)}: {result.path} holds {share:.1%} of the program's instructions; "
             f"{remedy_of(result.cut_by)}"

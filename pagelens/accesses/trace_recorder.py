@@ -142,6 +142,19 @@ class TraceRecorder:
         with _pagelens_errors():
             self._recorder.sync(_number("thread", thread, 32))
 
+    def wait(self, thread: int, processes: int = 0) -> None:
+        """Let the thread wait for other processes until `go_on`. What it executes there is no work.
+
+        If none of so many `processes` goes on before all have come, as in a barrier of MPI, they meet here.
+        """
+        with _pagelens_errors():
+            self._recorder.wait(_number("thread", thread, 32), _number("processes", processes, 32))
+
+    def go_on(self, thread: int) -> None:
+        """End the waiting of a thread."""
+        with _pagelens_errors():
+            self._recorder.go_on(_number("thread", thread, 32))
+
     def warn(self, text: str) -> None:
         """Keep a warning in the file, for all who read it. The same text is kept once."""
         if text in self._warnings:

@@ -47,15 +47,22 @@ class NumaLoad:
 class RankLoad:
     """What the cores of each rank of a job have to do, as multiples of the mean over all cores.
 
-    The rank that has most to do decides, because the others wait for it.
+    Ranks meet at the end of each round, so the rank that has most to do in a round decides how long it takes.
+    A round has its share of the row: the multiples of a rank that is busy like the mean core add up to 1.
     """
 
-    instructions: Floats  # [row, rank]
-    lines: Floats  # [row, rank] past the first cache
+    instructions: Sequence[Floats]  # [row] arrays [round, rank]
+    lines: Sequence[Floats]  # [row] arrays [round, rank], past the first cache
 
     def of_rows(self, rows: NDArray[np.int64] | slice) -> "RankLoad":
         """Return the load of other rows, each of which is one of these."""
-        return RankLoad(self.instructions[rows], self.lines[rows])
+        numbers = np.arange(len(self.instructions))[rows]
+        return RankLoad(*([of[row] for row in numbers] for of in (self.instructions, self.lines)))
+
+    def slowest(self, issue: Floats, stalls: Floats) -> Floats:
+        """Return the seconds [row] of ranks that wait for the slowest, given those of the mean core."""
+        rows = zip(issue, stalls, self.instructions, self.lines, strict=True)
+        return np.array([(a * each + b * lines).max(axis=1).sum() for a, b, each, lines in rows])
 
 
 @dataclass(frozen=True)
@@ -383,10 +390,10 @@ def _times(
         resources = {**resources, "caches": between.busy}
         at_once, one_by_one = between.at_once, between.one_by_one
     if ranks is not None:
-        of_ranks = resources["issue"][:, None] * ranks.instructions + stalls[:, None] * ranks.lines
-        of_core = of_ranks.max(axis=1)
-        most_lines = ranks.lines.max(axis=1)
-        most = {"issue": ranks.instructions.max(axis=1)} | dict.fromkeys(
+        of_core = ranks.slowest(resources["issue"], stalls)
+        ones, zeros = np.ones_like(stalls), np.zeros_like(stalls)
+        most_lines = ranks.slowest(zeros, ones)
+        most = {"issue": ranks.slowest(ones, zeros)} | dict.fromkeys(
             ("latency", "page walks", "caches"), most_lines
         )
         resources = {name: seconds * most.get(name, 1.0) for name, seconds in resources.items()}

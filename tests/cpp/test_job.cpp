@@ -115,6 +115,26 @@ TEST_CASE("processes meet where a phase begins, unless one has ended") {
     CHECK(ops_of(*job_of(std::move(apart), 3, 1)).size() == 5);
 }
 
+TEST_CASE("processes meet where as many meet as the job says") {
+    const auto meet = [](std::uint64_t processes) { return make_op(OpKind::meet, 0, processes); };
+    const auto slow = listed({make_op(OpKind::fetch, 0, ~0ull), make_op(OpKind::fetch, 0, ~0ull),
+                              meet(2), make_op(OpKind::fetch, 0, 1)},
+                             1);
+    const auto fast = listed({meet(2), make_op(OpKind::fetch, 0, 1)}, 1);
+    const auto threads = [&](std::uint64_t meeting) {
+        std::vector<unsigned> found;
+        const auto job = job_of({process_of(slow), process_of(fast)}, 3, 1, meeting);
+        for (const Op& op : ops_of(*job)) {
+            CHECK(op.kind() == OpKind::fetch);
+            found.push_back(op.thread);
+        }
+        return found;
+    };
+    CHECK(threads(2) == std::vector<unsigned>{0, 0, 0, 1});
+    CHECK(threads(0) == std::vector<unsigned>{0, 1, 0, 0});
+    CHECK(threads(3) == std::vector<unsigned>{0, 1, 0, 0});
+}
+
 TEST_CASE("a job has every op of every process, in that process's order") {
     std::mt19937 engine(1);
     for (int round = 0; round < 100; ++round) {

@@ -183,6 +183,7 @@ class PlainNode {
             case OpKind::skip:
             case OpKind::recall:
             case OpKind::recall_dirty:
+            case OpKind::meet:
                 break;
         }
         phase.stretches[0].lines = phase.lines;

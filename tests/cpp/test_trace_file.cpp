@@ -23,7 +23,7 @@ std::vector<Event> random_events(std::mt19937_64& random, std::size_t count) {
     for (auto& line : lines) line = random() >> 8;
     std::uint64_t instructions = 0;
     while (events.size() < count) {
-        const auto kind = static_cast<EventKind>(random() % 8 != 0 ? random() % 6 : random() % 16);
+        const auto kind = static_cast<EventKind>(random() % 8 != 0 ? random() % 6 : random() % 17);
         const std::uint64_t size = random() >> (random() % 64);
         switch (kind) {
             case EventKind::page_read:
@@ -48,6 +48,7 @@ std::vector<Event> random_events(std::mt19937_64& random, std::size_t count) {
                 break;
             case EventKind::phase:
             case EventKind::sync:
+            case EventKind::wait:
                 instructions += size >> 20;
                 events.push_back({kind, 0, instructions, random()});
                 break;

@@ -1,0 +1,137 @@
+"""Ranks that meet in collective calls: in each round between two meetings the slowest rank decides."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pagelens.accesses.job import JobWorkload
+from pagelens.accesses.rank_rounds import common_rounds, rank_load
+from pagelens.accesses.trace_recorder import TraceRecorder
+from pagelens.api import machine, simulate, traces
+
+BASE = 0x7F00_0000_0000
+ALL = 3  # ranks
+Part = tuple[int, int, int]  # how many ranks meet at its end, instructions, lines
+
+
+def rounds_of(parts: list[Part], phase: int = 0):
+    met, instructions, lines = (np.array(column, dtype=np.uint64) for column in zip(*parts, strict=True))
+    return np.full(len(parts), phase, dtype=np.uint32), met.astype(np.uint32), instructions, lines
+
+
+def seconds_by_hand(ranks: list[list[Part]], a: int, b: int) -> int:
+    """Let each rank go on until it meets all others, again and again."""
+    left = [list(rank) for rank in ranks]
+    total = 0
+    while any(left):
+        took = []
+        for rank in left:
+            spent = 0
+            while rank:
+                met, instructions, lines = rank.pop(0)
+                spent += a * instructions + b * lines
+                if met == ALL:
+                    break
+            took.append(spent)
+        total += max(took)
+    return total
+
+
+COUNTS = st.integers(0, 1000)
+OWN = st.lists(st.tuples(st.sampled_from([0, 2]), COUNTS, COUNTS), max_size=2)  # ranks do not meet here
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> list[list[Part]]:
+    meetings = draw(st.integers(1, 6))
+    ranks = []
+    for _ in range(ALL):
+        parts: list[Part] = []
+        for _ in range(meetings):
+            parts += [*draw(OWN), (ALL, draw(COUNTS), draw(COUNTS))]
+        ranks.append([*parts, (0, draw(COUNTS), draw(COUNTS))])
+    return ranks
+
+
+@given(jobs(), st.integers(0, 5), st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_the_slowest_rank_of_each_round_decides(ranks: list[list[Part]], a: int, b: int) -> None:
+    rounds = common_rounds([(rounds_of(parts), [0]) for parts in ranks])
+    assert (rounds.meeting, rounds.meetings) == (ALL, sum(part[0] == ALL for part in ranks[0]))
+    load = rank_load(rounds, 1, np.ones(ALL), np.ones(ALL, dtype=np.int64))
+    mean = [sum(part[kind] for rank in ranks for part in rank) / ALL for kind in (1, 2)]
+    found = load.slowest(np.array([a * mean[0]]), np.array([b * mean[1]]))
+    if all(mean):  # otherwise what has no count takes no time in a real run
+        assert found[0] == pytest.approx(seconds_by_hand(ranks, a, b))
+
+
+def test_ranks_that_come_to_other_meetings_run_freely_and_short_ones_end() -> None:
+    whole = rounds_of([(2, 5, 0), (2, 5, 0), (0, 5, 0)])
+    cut = rounds_of([(2, 9, 0), (0, 1, 0)])
+    rounds = common_rounds([(whole, [0]), (cut, [0])])
+    assert rounds.instructions.tolist() == [[5, 9], [5, 1], [5, 0]]
+    in_regions = rounds_of([(2, 5, 0)], phase=0), rounds_of([(0, 5, 0)], phase=1)
+    begins = tuple(np.concatenate(columns) for columns in zip(*in_regions, strict=True))
+    other = tuple(np.concatenate(columns) for columns in zip(
+        rounds_of([(0, 5, 0)], phase=0), rounds_of([(2, 5, 0), (0, 5, 0)], phase=1), strict=True
+    ))  # fmt: skip
+    assert common_rounds([(begins, [0, 1]), (begins, [0, 1])]).meetings == 1
+    assert common_rounds([(begins, [0, 1]), (other, [0, 1])]).meeting == 0
+    few = rounds_of([(2, 5, 0), (0, 5, 0)])  # a communicator of two, in a job of three
+    assert common_rounds(3 * [(few, [0])]).meeting == 0
+
+
+def recorded(path: Path, work: list[int], ranks: int) -> Path:
+    """Write the trace of a rank that executes so many instructions between meetings, and waits in them."""
+    with TraceRecorder(path, "app") as recorder:
+        recorder.access(0, BASE + 8 * np.arange(512), stores=True)
+        for instructions in work:
+            recorder.execute(0, instructions)
+            recorder.wait(0, ranks)
+            recorder.execute(0, 100_000_000)  # as it asks again and again
+            recorder.go_on(0)
+    return path
+
+
+def test_waiting_is_no_work_and_each_rank_in_turn_is_waited_for(tmp_path: Path) -> None:
+    million = 1_000_000
+    turns = [[40 * million, million], [million, 40 * million]]
+    pair = [recorded(tmp_path / str(rank), work, 2) for rank, work in enumerate(turns)]
+    alone = [recorded(tmp_path / f"{rank} alone", work, 0) for rank, work in enumerate(turns)]
+    model = machine("skx-6140-2s")
+
+    def seconds(paths: list[Path]) -> float:
+        return float(simulate(traces(paths), model, ["aged"], 1, progress=False).placements["time_s"].sum())
+
+    assert traces(pair).statements[0].startswith("Ranks are taken to meet in 2 collective calls of all ranks")
+    assert seconds(pair) == pytest.approx(80 / 41 * seconds(alone), rel=0.01)
+
+
+def test_ranks_of_mpich_meet_in_its_collectives(
+    built: Callable[..., Path], pagelens_command: Path, tmp_path: Path
+) -> None:
+    """Each rank works in turn, as much as the other, while the other waits."""
+    mpirun, compiler = shutil.which("mpirun.mpich"), shutil.which("mpicc.mpich")
+    if mpirun is None or compiler is None:
+        pytest.skip("no MPICH")
+    subprocess.run(
+        [mpirun, "-n", "2", pagelens_command, "trace", "-o", "app.%r.trace", "--",
+         built("mpi_turns", compiler=compiler)],
+        cwd=tmp_path, capture_output=True, check=True,
+    )  # fmt: skip
+    job = traces([tmp_path / f"app.{rank}.trace" for rank in range(2)])
+    assert isinstance(job, JobWorkload)
+    assert job.statements[0].startswith("Ranks are taken to meet in 16 collective calls of all ranks")
+    _, met, executed, _ = zip(*(trace.survey.rounds for trace in job.traces), strict=True)
+    turns = np.stack(executed)[:, 1:16].astype(float)  # but for the first, which has what comes before
+    assert np.all(np.stack(met)[:, :16] == 2)
+    works = turns.max(axis=0)
+    assert works == pytest.approx(np.full(15, works[0]), rel=0.01)
+    assert np.all(turns.min(axis=0) < 0.01 * works)  # the other one executes nothing while it waits
+    assert turns.argmax(axis=0).tolist() == [1, 0] * 7 + [1]
