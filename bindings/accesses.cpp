@@ -397,6 +397,9 @@ void register_accesses(nb::module_& m) {
             "bound", [](const TraceReader& t) { return t.header().bound; },
             "Where the process could run (TraceHeader::bound); empty: unknown.")
         .def_prop_ro(
+            "rank", [](const TraceReader& t) { return t.header().rank; },
+            "The number of the process in its MPI job; empty if it has none.")
+        .def_prop_ro(
             "files",
             [](const TraceReader& t) {
                 std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> files;

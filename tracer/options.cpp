@@ -33,6 +33,7 @@ const struct {
     {"any_tlb", &Options::any_tlb},
     {"code_after", &Options::code_after},
     {"bound", &Options::bound},
+    {"rank", &Options::rank},
     {"program", &Options::program},
 };
 

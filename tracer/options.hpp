@@ -25,6 +25,7 @@ struct Options {
     // Making the code takes about as long as it saves in so many executions.
     std::uint64_t code_after = 1024;
     std::string bound;          // TraceHeader::bound
+    std::string rank;           // TraceHeader::rank
     std::uint64_t program = 1;  // which one of its process: exec keeps the process id
 };
 

@@ -36,6 +36,7 @@ void Tracer::open_session() {
     header.page_filter = filter_page_shape(page_sets_used());
     header.producer = engine_.producer;
     header.bound = options_.bound;
+    header.rank = options_.rank;
     if (!command_.empty()) {
         header.program = command_.front();
         header.arguments.assign(command_.begin() + 1, command_.end());

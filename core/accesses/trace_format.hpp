@@ -34,6 +34,7 @@ struct TraceHeader {
     // Where the process could run when it was traced, as four lists of numbers: its CPUs, all CPUs,
     // the NUMA nodes of its CPUs, and those of all CPUs. Unknown if empty.
     std::string bound{};
+    std::string rank{};  // its number in its MPI job; empty if it has none
 };
 
 // Last chunk of a complete file.
@@ -174,8 +175,9 @@ enum class Tag : std::uint8_t {
     exit_status,  // summary
     code_block,
     instruction_sample,
-    file,   // definitions
-    bound,  // header
+    file,  // definitions
+    bound,
+    rank,  // header
 };
 
 }  // namespace pagelens

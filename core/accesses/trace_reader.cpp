@@ -294,7 +294,7 @@ bool TraceReader::take_fields(ChunkType type, std::span<const std::uint8_t> payl
 
 // An unknown tag is of a later version that only added it.
 bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> body) {
-    if (tag > static_cast<std::uint64_t>(Tag::bound)) return true;
+    if (tag > static_cast<std::uint64_t>(Tag::rank)) return true;
     const bool of_summary =
         static_cast<Tag>(tag) >= Tag::instructions && static_cast<Tag>(tag) <= Tag::exit_status;
     if (of_summary && !summary_) return false;
@@ -367,6 +367,9 @@ bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> bo
         }
         case Tag::bound:
             header_.bound = text(body);
+            break;
+        case Tag::rank:
+            header_.rank = text(body);
             break;
         case Tag::instruction_sample:
             samples_.push_back(sample(from));

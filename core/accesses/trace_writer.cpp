@@ -133,6 +133,7 @@ TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header) : f
     add_field(ChunkType::header, Tag::page_filter,
               varint_body({header.page_filter.sets, header.page_filter.ways}));
     if (!header.bound.empty()) add_field(ChunkType::header, Tag::bound, text_body(header.bound));
+    if (!header.rank.empty()) add_field(ChunkType::header, Tag::rank, text_body(header.rank));
     write_fields();
 }
 

@@ -4,6 +4,7 @@ from .program import locate as locate
 from .rank_traces import (
     await_traces as await_traces,
     begin_trace as begin_trace,
+    launch_began as launch_began,
     path_of_rank as path_of_rank,
 )
 from .trace import (

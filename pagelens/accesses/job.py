@@ -7,6 +7,7 @@ share the caches, memories and frames of the node.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -57,6 +58,7 @@ class JobWorkload(Workload):
             raise UsageError(
                 f"ranks: {self.processes} is less than the {len(self.traces)} traces; leave some of them out"
             )
+        self.numbers = _numbers(self.traces)
         self._of_rank = [self.traces[rank % len(self.traces)] for rank in range(self.processes)]
         self.name = "+".join(dict.fromkeys(trace.name for trace in self.traces))
         self.digest = hashlib.sha256(repr([trace.digest for trace in self._of_rank]).encode()).hexdigest()
@@ -73,7 +75,7 @@ class JobWorkload(Workload):
         fetched = sum(trace.survey.lines_fetched for trace in self._of_rank)
         zero = sum(trace.survey.lines_of_zero_page for trace in self._of_rank)
         self.share_of_zero_page = zero / max(1, fetched)
-        self.warnings = _united_warnings(self.traces)
+        self.warnings = _united_warnings(self.numbers, self.traces)
         self.statements = self._statements()
 
     @property
@@ -158,7 +160,7 @@ class JobWorkload(Workload):
         if not others:
             return []
         which = (
-            "The other one is a copy of rank 0."
+            f"The other one is a copy of rank {self.numbers[0]}."
             if others == 1
             else (f"The other {others} are copies of them, in turn.")
         )
@@ -183,7 +185,7 @@ class JobWorkload(Workload):
             found.append("The ranks are taken to run freely.")
         found += binding_notes([parse_binding(trace.trace.bound, trace.threads) for trace in self.traces])
         programs = defaultdict(list)
-        for rank, trace in enumerate(self.traces):
+        for rank, trace in zip(self.numbers, self.traces, strict=True):
             programs[trace.name].append(rank)
         if len(programs) > 1:
             each = "; ".join(f"{name}: {_ranks(ranks)}" for name, ranks in programs.items())
@@ -267,10 +269,16 @@ def _share_seen(traces: Sequence[TraceWorkload]) -> float | None:
     return min(1.0, traced / run)
 
 
-def _united_warnings(traces: Sequence[TraceWorkload]) -> list[str]:
+def _numbers(traces: Sequence[TraceWorkload]) -> list[int]:
+    """Return the rank of each trace in its job: what all traces state, or else their places from 0 on."""
+    stated = [int(trace.trace.rank) for trace in traces if re.fullmatch("[0-9]{1,9}", trace.trace.rank)]
+    return stated if len(set(stated)) == len(traces) else list(range(len(traces)))
+
+
+def _united_warnings(numbers: Sequence[int], traces: Sequence[TraceWorkload]) -> list[str]:
     """Return each warning once, with the ranks that have it where these are not all."""
     ranks: defaultdict[str, list[int]] = defaultdict(list)
-    for rank, trace in enumerate(traces):
+    for rank, trace in zip(numbers, traces, strict=True):
         for warning in dict.fromkeys(trace.warnings):
             ranks[warning].append(rank)
     return [

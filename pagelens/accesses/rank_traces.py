@@ -1,7 +1,9 @@
 """The traces of the ranks of one MPI job on a node. Each rank writes its own, and one of them reads all."""
 
 import fcntl
+import os
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,9 +11,12 @@ from pathlib import Path
 
 from pagelens.accesses.trace_result import partial_of
 from pagelens.host.mpi_rank import LaunchedRank
+from pagelens.host.system import System
 
 PATIENCE_S = 60.0  # for a trace to come, or to grow
 _POLL_S = 0.2
+_STARTED = 20  # the place of a process's start in its state, from field 3 on
+_GRAIN_S = 0.05  # of the kernel's clocks, which count jiffies
 
 
 def path_of_rank(directory: Path, name: str, on_node: int) -> Path:
@@ -37,19 +42,38 @@ def begin_trace(directory: Path, name: str, rank: LaunchedRank) -> Iterator[Path
             _lock_of(path).unlink(missing_ok=True)
 
 
+def launch_began(directory: Path, root: Path = Path("/")) -> float:
+    """Return when this job was launched, by the clock of the file system that holds the directory.
+
+    The launcher is taken to be this process's parent. What is older was not written by a rank of this job. If
+    the parent's age is not known, everything may have been.
+    """
+    system = System(root)
+    fields = system.text(f"/proc/{os.getppid()}/stat").rpartition(")")[2].split()  # proc(5), from field 3 on
+    up = system.text("/proc/uptime").split()
+    if len(fields) < _STARTED or not up:
+        return 0.0
+    age_s = float(up[0]) - int(fields[_STARTED - 1]) / os.sysconf("SC_CLK_TCK")
+    with tempfile.NamedTemporaryFile(dir=directory) as file:
+        now = os.fstat(file.fileno()).st_mtime
+    return now - age_s - _GRAIN_S
+
+
 def await_traces(
     paths: Sequence[Path],
+    since: float = 0.0,
     patience_s: float = PATIENCE_S,
     sleep: Callable[[float], None] = time.sleep,
     tell: Callable[[list[int]], object] = lambda numbers: None,
 ) -> list[Path]:
     """Return the traces that are whole, as soon as all are, or once no more will come.
 
+    A trace that is older than `since` is of an earlier job, whose rank of that number did not fail.
     A rank that failed leaves no trace. So no more is waited if for `patience_s` no byte came to any trace,
     and no rank whose trace is missing runs any more. If some of them run, `tell` gets their numbers, once.
     """
     waited, before, told = 0.0, _sizes(paths), False
-    while not all(path.exists() for path in paths):
+    while not all(_is_new(path, since) for path in paths):
         if waited >= patience_s:
             running = [number for number, path in enumerate(paths) if _is_in_work(path)]
             if not running:
@@ -61,7 +85,14 @@ def await_traces(
         waited += _POLL_S
         if (now := _sizes(paths)) != before:
             waited, before = 0.0, now
-    return [path for path in paths if path.exists()]
+    return [path for path in paths if _is_new(path, since)]
+
+
+def _is_new(path: Path, since: float) -> bool:
+    try:
+        return path.stat().st_mtime >= since
+    except OSError:
+        return False
 
 
 def _lock_of(path: Path) -> Path:

@@ -20,7 +20,7 @@ from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.accesses.system_limits import check_system
 from pagelens.accesses.trace_result import TraceResult, keep_busiest, partial_of, read_status
 from pagelens.errors import UsageError
-from pagelens.host.output_name import checked_output, expand_rank
+from pagelens.host.output_name import checked_output, expand_rank, rank_in_words
 from pagelens.host.process_binding import binding_in_words
 from pagelens.host.program_signals import SignalsHandedOn
 
@@ -143,6 +143,7 @@ def _tracer_options(
         "skip": request.skip,
         "any_tlb": int(request.any_tlb),
         "bound": binding_in_words(),
+        "rank": rank_in_words(os.environ),
     }
     if request.follow_exec or (request.follow_exec is None and request.from_function is None):
         options["child_output"] = _child_output(Path(output).absolute())

@@ -19,6 +19,7 @@ from pagelens.accesses import (
     describe_end,
     end_lines,
     is_trace,
+    launch_began,
     nothing_traced,
     path_of_rank,
     trace_program,
@@ -163,10 +164,11 @@ def _job(
     request: TraceRequest, directory: Path, name: str, rank: LaunchedRank, machine: Machine, quiet: bool
 ) -> Workload:
     """Trace this rank's program, and return the job of all ranks of the node whose traces come."""
+    since = launch_began(directory)
     with begin_trace(directory, name, rank) as path:
         _trace(request, path, quiet, of_job=True)
     every = [path_of_rank(directory, name, other) for other in range(rank.ranks_on_node)]
-    come = await_traces(every, tell=_say_who_runs)
+    come = await_traces(every, since, tell=_say_who_runs)
     if missing := [str(number) for number, path in enumerate(every) if path not in come]:
         print(
             f"pagelens: no trace came of rank {', '.join(missing)} of this node; the others are explained",

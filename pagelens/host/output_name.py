@@ -1,6 +1,7 @@
 """Expands the name of a file that a program under pagelens writes. %r in it is the MPI rank."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from pagelens.errors import UsageError
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 
 
-def expand_rank(output: str, environment: Mapping[str, str]) -> str:
-    """Return the name with the rank that a launcher put into the environment.
+def expand_rank(output: str, environment: Mapping[str, str], option: str = "--output") -> str:
+    """Return the name, which `option` gave, with the rank that a launcher put into the environment.
 
     Raises UsageError without one.
     """
@@ -20,7 +21,13 @@ def expand_rank(output: str, environment: Mapping[str, str]) -> str:
     for variable in RANK_VARIABLES:
         if variable in environment:
             return output.replace("%r", environment[variable])
-    raise UsageError(f"--output {output}: %r is the MPI rank, but there is none; run it under mpirun or srun")
+    raise UsageError(f"{option} {output}: %r is the MPI rank, but there is none; run it under mpirun or srun")
+
+
+def rank_in_words(environment: Mapping[str, str]) -> str:
+    """Return the rank that a launcher put into the environment, or an empty text if it is no number."""
+    given = [environment[variable] for variable in RANK_VARIABLES if variable in environment]
+    return given[0] if given and re.fullmatch(r"\d{1,9}", given[0], re.ASCII) else ""
 
 
 def checked_output(output: str) -> Path:

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from small_program import MACHINE
 
 from pagelens.accesses.job import JobWorkload
-from pagelens.accesses.rank_traces import await_traces, begin_trace
+from pagelens.accesses.rank_traces import await_traces, begin_trace, launch_began
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.accesses.tracer import TraceRequest, trace_program
@@ -245,6 +245,45 @@ def test_a_rank_that_still_runs_is_awaited_though_its_trace_does_not_grow(tmp_pa
     assert await_traces([own, path], patience_s=1.0, sleep=lambda _: None, tell=told.append) == [own]
     assert len(told) == 1
     assert list(tmp_path.iterdir()) == [own]
+
+
+def test_the_trace_of_an_earlier_job_is_not_taken(tmp_path: Path) -> None:
+    """A rank that fails before it begins leaves the trace that an earlier job wrote there."""
+    old, new = tmp_path / "app.0.trace", tmp_path / "app.1.trace"
+    for path in (old, new):
+        path.write_text("whole")
+    since = launch_began(tmp_path)
+    os.utime(old, (since - 1, since - 1))
+    assert since < new.stat().st_mtime
+    assert await_traces([old, new], since, patience_s=0) == [new]
+    assert sorted(tmp_path.iterdir()) == [old, new]
+
+
+def test_the_launch_is_as_old_as_the_launcher(tmp_path: Path) -> None:
+    parent = tmp_path / f"proc/{os.getppid()}/stat"
+    parent.parent.mkdir(parents=True)
+    began = 1000 * os.sysconf("SC_CLK_TCK")
+    parent.write_text(f"{os.getppid()} (a (b) c) S {'0 ' * 18}{began} 0 0\n")
+    (tmp_path / "proc/uptime").write_text("5000.00 9000.00\n")
+    (now := tmp_path / "now").touch()
+    assert launch_began(tmp_path, tmp_path) == pytest.approx(now.stat().st_mtime - 4000, abs=60)
+    assert launch_began(tmp_path, tmp_path / "nowhere") == 0
+
+
+def test_ranks_are_called_by_their_numbers(
+    built: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The traces of some ranks keep the numbers that the launcher gave them."""
+    paths = [tmp_path / f"{rank}.trace" for rank in (5, 7)]
+    for rank, path in zip(("5", "7"), paths, strict=True):
+        monkeypatch.setenv("PMI_RANK", rank)
+        trace_program(TraceRequest([str(built("sweeps"))], str(path), accesses=10_000))
+    paths[1].write_bytes(paths[1].read_bytes()[:-20])
+    found = traces(paths)
+    assert found.numbers == [5, 7]
+    assert [warning[:7] for warning in found.warnings if "is not complete" in warning] == ["rank 7:"]
+    assert found.copies_in_words(2)[0].endswith("The other 2 are copies of them, in turn.")
+    assert traces([paths[0], recorded(tmp_path / "recorded", 4)]).numbers == [0, 1]
 
 
 def test_one_rank_reports_for_all(
