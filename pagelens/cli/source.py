@@ -196,15 +196,13 @@ def _opened(target: Sequence[str], cut_of: CutOf | None, machine: Machine) -> Wo
     """Return a trace, or the job whose ranks several traces are of.
 
     The ranks are in the order of the numbers in their names, as a shell puts `app.10.trace` before
-    `app.2.trace`.
+    `app.2.trace`. `cut_of` is that of a single trace.
     """
     if len(target) == 1:
         return trace(target[0], cut_of, machine)
     for other in target[1:]:
         if not is_trace(Path(other)):
             raise UsageError(f"{target[0]}: is a trace, and {other} behind it is none; leave it out")
-    if cut_of is not None:
-        raise UsageError(f"{target[0]}: is a trace, and {target[1]} stands behind it; name one trace")
     in_order: list[str | os.PathLike[str]] = [*sorted(target, key=_numbers_apart)]
     return traces(in_order, machine)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Option, Typer
 
-from pagelens.accesses import DEFAULT_BUDGET, STDERR, TraceRequest, is_trace
+from pagelens.accesses import DEFAULT_BUDGET, STDERR, JobWorkload, TraceRequest, Workload, is_trace
 from pagelens.api import place
 from pagelens.cli.options import (
     Accesses,
@@ -22,10 +22,10 @@ from pagelens.cli.options import (
     Region,
     Size,
     Skip,
-    Target,
+    Targets,
     WorkloadName,
 )
-from pagelens.cli.source import choose_source
+from pagelens.cli.source import Source, choose_source
 from pagelens.cli.text.place import render_terminal
 from pagelens.errors import Interrupted, UsageError
 from pagelens.machine import choose_machine
@@ -45,6 +45,8 @@ EXAMPLES = """Examples:
   pagelens place --machine cori-knl-flat -- ./app args
 
   pagelens place --machine xeon-max-flat --capacity 50% app.trace
+
+  pagelens place --machine xeon-max-flat app.*.trace
 
   pagelens run --plan pagelens-out/app/plan.toml --report -- ./app args
 """
@@ -89,7 +91,7 @@ app = Typer(add_completion=False)
 
 @app.command(epilog=EXAMPLES)
 def place_command(
-    target: Target = None,
+    target: Targets = None,
     machine: MachineName = None,
     capacity: Capacity = None,
     ranks: Ranks = None,
@@ -129,29 +131,48 @@ def place_command(
         lambda opened: profiled_cut(opened, taken.machine, ranks),
     )  # fmt: skip
     with _interrupted_in_a_line(), found as source:
-        assignment = place(
-            source.program,
-            source.scaled.machine,
-            fast,
-            source.scaled.ranks,
-            developer=names,
-            moves=moves,
-            command=printable(shlex.join(["pagelens", *sys.argv[1:]])),
-            progress=not quiet,
-        )
-        shown = write_outputs(assignment, source.directory)
-        measured = emulate_plan(target, Path(shown.plan)) if emulate and target else []
+        reports = []
+        for directory, program, copies in _programs(source):
+            assignment = place(
+                program,
+                source.scaled.machine,
+                fast,
+                copies,
+                developer=names,
+                moves=moves,
+                command=printable(shlex.join(["pagelens", *sys.argv[1:]])),
+                progress=not quiet,
+            )
+            reports.append((directory, write_outputs(assignment, directory)))
+        measured = emulate_plan(target, Path(reports[0][1].plan)) if emulate and target else []
     if taken.note and not quiet:
         print(taken.note, file=sys.stderr)
     if json:
-        print(shown.model_dump_json(indent=1))
+        data = [shown.model_dump_json(indent=1) for _, shown in reports]
+        print(data[0] if len(data) == 1 else f"[{', '.join(data)}]")
     elif not quiet:
-        print(render_terminal(shown))
-        if shown.plan:
-            print(f"Plan: {shown.plan}")
-        print(f"Figure: {source.directory / FIGURE}")
+        for directory, shown in reports:
+            print(render_terminal(shown))
+            if shown.plan:
+                print(f"Plan: {shown.plan}")
+            print(f"Figure: {directory / FIGURE}")
     for line in measured:
         print(line, file=sys.stderr if json else sys.stdout)
+
+
+def _programs(source: Source) -> Iterator[tuple[Path, Workload, int]]:
+    """Yield where the results go, a program, and how many ranks run it.
+
+    Each traced rank of a job is placed by itself, as if all ranks of the node were like it.
+    """
+    job = source.program
+    if not isinstance(job, JobWorkload):
+        yield source.directory, job, source.scaled.ranks
+        return
+    for number, program in zip(job.numbers, job.traces, strict=True):
+        directory = source.directory / f"rank-{number}"
+        directory.mkdir(exist_ok=True)
+        yield directory, program, job.processes * source.scaled.ranks
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Annotated
 from typer import Argument, Option, Typer
 
 from pagelens.errors import UsageError
+from pagelens.host import expand_rank
 from pagelens.run import (
     HUGE_BYTES,
     LARGE,
@@ -58,7 +59,9 @@ def run(
     ] = None,
     plan: Annotated[
         Path | None,
-        Option(metavar="FILE", help="Put objects in fast memory as `pagelens place` planned."),
+        Option(
+            metavar="FILE", help="Put objects in fast memory as `pagelens place` planned; %r is the MPI rank."
+        ),
     ] = None,
     report: Annotated[bool, Option("--report", help="Report on stderr what was done.")] = False,
     output: Annotated[
@@ -117,6 +120,8 @@ def run(
     ):
         if value is not None and not given:
             raise UsageError(f"{option} {value}: is of {needed}, which is not given; add it or leave it out")
+    if plan is not None:
+        plan = Path(expand_rank(str(plan), os.environ, "--plan"))
     _check_output(output)
     request = Request(
         pages=pages,
