@@ -17,9 +17,9 @@ import numpy as np
 
 from pagelens import _core
 from pagelens._core import Program
-from pagelens.accesses.instructions import SPACE_PAGE_BITS, SampledCode, decode_samples
 from pagelens.accesses.rank_binding import binding_notes, parse_binding
 from pagelens.accesses.rank_rounds import common_rounds, rank_load
+from pagelens.accesses.sampled_code import SPACE_PAGE_BITS, SampledCode, decode_samples
 from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import KERNEL, Cut, ObjectInfo, Timeline, Workload
 from pagelens.address.units import FRAME_BYTES

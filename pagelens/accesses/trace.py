@@ -13,8 +13,8 @@ import numpy as np
 
 from pagelens import _core
 from pagelens._core import Program
-from pagelens.accesses.instructions import SampledCode, SampledTrace, decode_samples
 from pagelens.accesses.region_names import region_text
+from pagelens.accesses.sampled_code import SampledCode, SampledTrace, decode_samples
 from pagelens.accesses.site_groups import group_sites
 from pagelens.accesses.symbols import LoadedModule, Symbolizer, Variable
 from pagelens.accesses.workload import (

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens._core import Padding, Program
-from pagelens.accesses.instructions import SampledCode
+from pagelens.accesses.sampled_code import SampledCode
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine.private_caches import PrivateCache

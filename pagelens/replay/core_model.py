@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.accesses.instructions import SampledCode, SampledRun
+from pagelens.accesses.sampled_code import SampledCode, SampledRun
 from pagelens.accesses.workload import Workload
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.machine.core_times import DENSITIES, LEVELS, CoreTimes

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.accesses.instructions import SampledCode
+from pagelens.accesses.sampled_code import SampledCode
 from pagelens.address.units import LINE_BYTES
 from pagelens.machine.schema import Machine
 

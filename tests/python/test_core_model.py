@@ -11,7 +11,8 @@ import pytest
 from traced_program import GOLDEN, traced_c
 
 from pagelens import _core
-from pagelens.accesses.instructions import SampledRun, decode
+from pagelens.accesses.instructions import decode
+from pagelens.accesses.sampled_code import SampledRun
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.machine import CoreTimes, load_machine, modelled_times
 from pagelens.replay.core_model import STREAMS, core_model, foreseen_lines, why_full_width
