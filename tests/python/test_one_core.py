@@ -17,9 +17,14 @@ def test_a_triad_on_haswell_takes_the_cycles_of_its_lines() -> None:
     assert cycles(load_machine("cori-haswell"), 32, "triad") == pytest.approx([8, 18])
 
 
-def test_a_victim_l3_takes_clean_lines_while_it_sends_others() -> None:
+def test_lines_go_both_ways_at_a_time_between_l2_and_l3_of_skylake() -> None:
     assert cycles(load_machine("skx-6148"), 64, "load") == pytest.approx([1.5, 5.5])
     assert cycles(load_machine("skx-6148"), 64, "update") == pytest.approx([2.5, 6.5])
+
+
+def test_a_victim_l3_takes_clean_lines_too() -> None:
+    """A Rome's way between L2 and L3 has 24 B a cycle in one direction at a time."""
+    assert cycles(load_machine("rome-7352-2s-nps4"), 32, "load") == pytest.approx([2, 2 * 64 / 24])
 
 
 def test_nothing_takes_turns_on_zen() -> None:

@@ -64,7 +64,6 @@ FAILING = {
             ("Haswell", "L3"),
             ("Haswell", "memory"),
             ("Skylake", "L2"),
-            ("Skylake", "L3"),
         )
     },
     "numa": {
