@@ -6,6 +6,7 @@ such a stream is given, too. Counts are for one line of each array.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -40,10 +41,21 @@ KERNELS = {
 
 @dataclass(frozen=True)
 class Core:
-    """One core of a machine, whose loops have vectors of `vector_bytes`."""
+    """One core of a machine, whose loops have vectors of `vector_bytes`.
 
-    machine: Machine
+    `clock` is in Hz; None stands for that of the machine file.
+    """
+
+    of: Machine
     vector_bytes: int
+    clock: float | None = None
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The machine at the clock."""
+        if self.clock is None:
+            return self.of
+        return self.of.with_values({"cores.frequency": f"{self.clock / 1e9} GHz"})
 
     def times(self, kernel: StreamKernel, level: str) -> Times:
         """Return the times for one line of each array."""
