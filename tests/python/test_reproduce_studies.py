@@ -59,12 +59,15 @@ FAILING = {
     },
     "one-core": {
         f"One core of {name}, data in {level}: load, copy, update, daxpy, triad"
-        for name, level in (
-            ("Haswell", "L2"),
-            ("Haswell", "L3"),
-            ("Haswell", "memory"),
-            ("Skylake", "L2"),
+        for name, levels in (
+            ("Haswell", ("L2", "L3", "memory")),
+            ("Skylake", ("L2",)),
+            ("Cascade Lake", ("L2", "memory")),
+            ("Ice Lake", ("L2", "memory")),
+            ("Sapphire Rapids", ("L2", "L3", "memory")),
+            ("Zen 2", ("L3", "memory")),
         )
+        for level in levels
     },
     "numa": {
         "A copy on two EPYC 7543, NPS4: one thread touched the input",

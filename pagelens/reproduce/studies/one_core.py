@@ -25,7 +25,28 @@ MEASURED = {
         "L3": {"load": 24.42, "copy": 24.32, "update": 48.12, "daxpy": 36.53, "triad": 24.52},
         "memory": {"load": 14.32, "copy": 13.08, "update": 24.85, "daxpy": 20.31, "triad": 13.91},
     },
+    "Cascade Lake": {
+        "L2": {"load": 111.02, "copy": 68.91, "update": 91.93, "daxpy": 106.79, "triad": 90.04},
+        "L3": {"load": 23.93, "copy": 23.63, "update": 47.44, "daxpy": 35.62, "triad": 23.73},
+        "memory": {"load": 12.96, "copy": 14.56, "update": 24.27, "daxpy": 21.32, "triad": 15.21},
+    },
+    "Ice Lake": {
+        "L2": {"load": 110.74, "copy": 63.49, "update": 81.57, "daxpy": 98.42, "triad": 71.87},
+        "L3": {"load": 24.75, "copy": 25.34, "update": 46.83, "daxpy": 39.79, "triad": 24.32},
+        "memory": {"load": 15.37, "copy": 14.51, "update": 24.09, "daxpy": 19.76, "triad": 14.99},
+    },
+    "Sapphire Rapids": {
+        "L2": {"load": 99.68, "copy": 51.39, "update": 63.86, "daxpy": 84.88, "triad": 77.52},
+        "L3": {"load": 17.61, "copy": 14.24, "update": 30.97, "daxpy": 26.15, "triad": 18.84},
+        "memory": {"load": 14.49, "copy": 12.35, "update": 25.25, "daxpy": 21.98, "triad": 16.29},
+    },
+    "Zen 2": {
+        "L2": {"load": 74.64, "copy": 74.69, "update": 125.79, "daxpy": 111.85, "triad": 73.12},
+        "L3": {"load": 54.10, "copy": 56.54, "update": 104.06, "daxpy": 94.97, "triad": 58.30},
+        "memory": {"load": 21.77, "copy": 17.89, "update": 31.65, "daxpy": 31.45, "triad": 22.06},
+    },
 }
+KNOWN = ("Haswell", "Skylake")  # rates that were read before the model had lines between caches
 SOURCES = {
     "Haswell": "HaswellEP_E5-2695v3.yml",
     "Skylake": "SkylakeSP_Gold-6148.yml",
@@ -34,6 +55,9 @@ SOURCES = {
     "Sapphire Rapids": "SapphireRapids_Platinum-8470.yml",
     "Zen 2": "Zen2_EPYC-7452.yml",
 }
+
+
+_DECIDES = ("Lines between caches decide.", "Lines in flight over latency decide, or lines between caches.")
 
 
 @dataclass(frozen=True)
@@ -55,12 +79,7 @@ def run(context: StudyContext) -> Findings:
         "Zen 2": Core(context.machine("rome-7352-2s-nps4"), vector_bytes=32, clock=2.35e9),
     }
     found = {(name, level): _rates(core, level) for name, core in cores.items() for level in LEVELS}
-    rows = [
-        row(name, level, rates)
-        for (name, level), rates in found.items()
-        for row in ((_modelled, _other) if name in MEASURED else (_modelled,))
-    ]
-    found = {key: rates for key, rates in found.items() if key[0] in MEASURED}
+    rows = [row(name, level, rates) for (name, level), rates in found.items() for row in (_modelled, _other)]
     return Findings(
         tuple(rows),
         (
@@ -89,16 +108,11 @@ def _rates(core: Core, level: str) -> _Rates:
 
 
 def _modelled(name: str, level: str, rates: _Rates) -> Row:
-    measured = MEASURED.get(name, {}).get(level)
-    if measured is None:
-        return Row(
-            f"One core of {name}, data in {level}: " + ", ".join(KERNELS),
-            SOURCES[name],
-            Kind.SHOWN,
-            value("not read yet"),
-            value(_listed(rates.modelled)),
-        )
+    measured = MEASURED[name][level]
     off = fmean(abs(rates.modelled[kernel] / rate - 1) for kernel, rate in measured.items())
+    remark = _DECIDES[level == "memory"]
+    if name not in KNOWN:
+        remark += " Predicted before the rates were read."
     return Row(
         f"One core of {name}, data in {level}: " + ", ".join(measured),
         SOURCES[name],
@@ -106,18 +120,14 @@ def _modelled(name: str, level: str, rates: _Rates) -> Row:
         value(_listed(measured)),
         value(f"{_listed(rates.modelled)}, off by {off:.0%} on average", mean_error=off),
         all(near(rates.modelled[kernel], rate) for kernel, rate in measured.items()),
-        "Lines in flight over latency decide."
-        if level == "memory"
-        else "Loads and lines between caches take turns.",
+        remark,
     )
 
 
 def _other(name: str, level: str, rates: _Rates) -> Row:
     measured = MEASURED[name][level]
     off = fmean(abs(rates.other[kernel] / rate - 1) for kernel, rate in measured.items())
-    rule = (
-        "memory's lines took turns with those between caches" if level == "memory" else "nothing took turns"
-    )
+    rule = "memory's lines took turns, too" if level == "memory" else "nothing took turns"
     return Row(
         f"The same if {rule}, {name}, data in {level}",
         SOURCES[name],
@@ -151,11 +161,11 @@ def _figure(found: Mapping[tuple[str, str], _Rates]) -> Figure:
 STUDY = Study(
     "one-core",
     "Streams of one core by level",
-    "RRZE-HPC/kerncraft, examples/machine-files (github.com): likwid-bench on a Xeon E5-2695 v3 at 2.3 GHz "
-    "and on a Xeon Gold 6148 at 2.4 GHz",
+    "RRZE-HPC/kerncraft, examples/machine-files (github.com): likwid-bench on one core each of a Xeon "
+    "E5-2695 v3, Gold 6148, Gold 6248, Platinum 8360Y and 8470, and an EPYC 7452",
     run,
-    "Machines cori-haswell (another part of that family, with the same clock) and skx-6148. The rule of "
-    "turns and the widths between caches are those of the same files and of the ECM model (Stengel et al., "
-    "arXiv:1410.5010). The measured rates were known when the study was written, and no input was chosen by "
-    "them.",
+    "Machines of the same families, at the clocks of the benchmark. The rule of turns and the widths between "
+    "caches are those of the same files and of the ECM model (Stengel et al., arXiv:1410.5010). The rates of "
+    "Haswell and Skylake were known when the rule was added; those of the others were read after the "
+    "predictions had been committed. No input was chosen by any of them.",
 )
