@@ -23,36 +23,11 @@ _GENERAL = ("ax", "bx", "cx", "dx", "si", "di", "bp", "sp")
 _FLAGS, _STACK = 33, 8  # numbers of registers: rax..rsp 1..8, r8..r15 9..16, vectors 17..32
 _X87 = 34  # and MMX: up to 41
 _LOADED, _NOTHING_ELSE = 126, 127  # core/machine/pipeline.hpp's loaded and nothing
-_COPIES = frozenset(
-    [
-        "mov",
-        "movabs",
-        "movaps",
-        "movups",
-        "movapd",
-        "movupd",
-        "movdqa",
-        "movdqu",
-        "movq",
-        "movd",
-        "movss",
-        "movsd",
-        "lddqu",
-        "movzx",
-        "movsx",
-        "movsxd",
-        "movntps",
-        "movntpd",
-        "movntdq",
-        "movnti",
-        "movhps",
-        "movhpd",
-        "movlps",
-        "movlpd",
-        "movbe",
-        "movdqa32",
-    ]
+_COPY_NAMES = (
+    "mov movabs movaps movups movapd movupd movdqa movdqu movq movd movss movsd lddqu "
+    "movzx movsx movsxd movntps movntpd movntdq movnti movhps movhpd movlps movlpd movbe movdqa32"
 )
+_COPIES = frozenset(_COPY_NAMES.split())
 _MERGING = frozenset(["movhps", "movhpd", "movlps", "movlpd"])
 _NAMES: Mapping[int, str] = {
     SHIFT: "shl shr sar sal rol ror rcl rcr shlx shrx sarx rorx bt bts btr btc bextr bzhi",
