@@ -382,7 +382,8 @@ def _times(
 
     What the cores of each rank do by themselves takes as long as it takes the rank with the most to do.
     `between` is what lines take between caches. `memories` are the seconds of those that serve one after the
-    other in the serial time.
+    other in the serial time. That a core stands still is not added to it, because it does so for lines that
+    are moved; where this alone takes longer, it is the serial time.
     """
     of_core = resources["issue"] + stalls
     at_once, one_by_one = np.zeros_like(of_core), np.zeros_like(of_core)
@@ -402,9 +403,5 @@ def _times(
     for seconds in memories:
         serial = serial + seconds
     others = [of_core, *(seconds for name, seconds in resources.items() if name != "caches")]
-    return Times(
-        np.maximum.reduce([*others, resources.get("caches", at_once)]),
-        serial,
-        np.maximum.reduce([*others, at_once]),
-        resources,
-    )
+    time = np.maximum.reduce([*others, resources.get("caches", at_once)])
+    return Times(time, np.maximum(time, serial), np.maximum.reduce([*others, at_once]), resources)

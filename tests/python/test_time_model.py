@@ -45,6 +45,14 @@ def test_without_misses_the_fast_memory_decides() -> None:
     assert gigabytes_a_second(times.serial_time_s[0]) == pytest.approx(355)
 
 
+def test_the_serial_time_is_no_less_than_the_time() -> None:
+    """One core waits for its lines far longer than they take to be moved."""
+    counts = {name: [0.0] for name in triad(0, False)} | {"msc_reads": [36e9]}
+    times = modelled_times(KNL, counts, 1)
+    assert times.resources["latency"][0] > times.resources["fast memory"][0]
+    assert times.at_once_time_s[0] <= times.time_s[0] == times.serial_time_s[0]
+
+
 def test_each_resource_by_hand() -> None:
     counts = {name: [0.0] for name in triad(0, False)}
     counts["instructions"] = [68 * 1.4e9 * 2]

@@ -169,7 +169,7 @@ def _objects(e: Explanation) -> Iterator[str]:
             f" {cells.get(column, ''):>{room}}" for column, room in columns
         )
 
-    yield row("object", bytes="bytes", lines="lines", share="share", missed="missed")
+    yield row("object", bytes="allocated", lines="lines", share="share", missed="missed")
     for o in objects[:_TOP]:
         job = e.program.job
         some = f" ({o.ranks} of {job.traced_ranks} ranks)" if job and o.ranks != job.traced_ranks else ""
