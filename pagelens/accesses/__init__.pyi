@@ -18,7 +18,7 @@ from .trace_notes import (
     describe as describe,
     describe_end as describe_end,
     end_lines as end_lines,
-    nothing_traced as nothing_traced,
+    nothing_to_explain as nothing_to_explain,
 )
 from .tracer import (
     DEFAULT_BUDGET as DEFAULT_BUDGET,

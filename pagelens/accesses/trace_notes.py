@@ -54,14 +54,29 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
         yield f"not traced: {', '.join(named[:3])}{more}; --follow-exec traces children"
 
 
+def refused_instruction(result: TraceResult, request: TraceRequest) -> str | None:
+    """Return which instruction the engine did not execute, so that the program died of it, or None."""
+    if result.exit_status != -signal.SIGILL or result.unsupported is None:
+        return None
+    return (
+        f"{request.command[0]} has {result.unsupported}, which QEMU does not execute; let DynamoRIO run it "
+        "(make engine in a clone of pagelens builds it), or compile it with -march=x86-64-v3"
+    )
+
+
+def nothing_to_explain(result: TraceResult, request: TraceRequest) -> str | None:
+    """Return why a trace says nothing of its program's run, or None if it does."""
+    budget_used = 0 < request.accesses <= result.accesses
+    if not budget_used and (why := refused_instruction(result, request)) is not None:
+        return why
+    why = nothing_traced(result, request)
+    return why and f"{why}; there is nothing to explain"
+
+
 def describe_end(result: TraceResult, request: TraceRequest) -> Iterator[str]:
     """Yield a line if a signal ended the program."""
-    if result.exit_status == -signal.SIGILL and result.unsupported is not None:
-        yield (
-            f"{request.command[0]} has {result.unsupported}, which QEMU does not execute; "
-            "let DynamoRIO run it (make engine in a clone of pagelens builds it), or "
-            "compile it with -march=x86-64-v3"
-        )
+    if (why := refused_instruction(result, request)) is not None:
+        yield why
     elif result.exit_status < 0:
         name = signal.Signals(-result.exit_status).name
         held = "what it did until then" if result.complete else "what had been written by then, not the last"

@@ -14,7 +14,7 @@ from pagelens.accesses.importer import Importer
 from pagelens.accesses.importers import find_importer
 from pagelens.accesses.job import JobWorkload
 from pagelens.accesses.trace import CutOf, TraceWorkload, open_trace
-from pagelens.accesses.trace_notes import nothing_traced
+from pagelens.accesses.trace_notes import nothing_to_explain
 from pagelens.accesses.tracer import DEFAULT_BUDGET, TraceRequest, trace_program
 from pagelens.accesses.workload import Workload
 from pagelens.errors import Failure, Interrupted, UsageError
@@ -131,8 +131,8 @@ def record(
         if result.interrupted:
             kept = f"; {result.path} holds what the program did until then" if output is not None else ""
             raise Interrupted(f"interrupted while tracing{kept}")
-        if why := nothing_traced(result, request):
-            raise Failure(f"{why}; there is nothing to explain")
+        if why := nothing_to_explain(result, request):
+            raise Failure(why)
         return trace(result.path)
 
     return _written(output, write)

@@ -20,7 +20,7 @@ from pagelens.accesses import (
     end_lines,
     is_trace,
     launch_began,
-    nothing_traced,
+    nothing_to_explain,
     path_of_rank,
     trace_program,
 )
@@ -238,9 +238,11 @@ def _trace(request: TraceRequest, path: Path, quiet: bool, of_job: bool = False)
     if result.interrupted:
         raise Interrupted(f"interrupted while tracing; {result.path} holds what the program did until then")
     kept = result.busiest if request.follow_exec else result.kept
-    if kept is not None and kept.complete and kept.accesses == 0 and not of_job:
-        why = nothing_traced(result, request) or "no access was traced"
-        raise Failure(f"{why}; there is nothing to explain")
+    if not of_job:
+        empty = kept is not None and kept.complete and kept.accesses == 0
+        why = nothing_to_explain(result, request)
+        if why is not None or empty:
+            raise Failure(why or "no access was traced; there is nothing to explain")
     for line in notes:
         print(f"pagelens: {line}", file=sys.stderr)
     if kept is None:

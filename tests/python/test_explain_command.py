@@ -144,6 +144,18 @@ def test_a_region_that_is_never_begun_is_no_reason_for_a_verdict(
     assert done.stderr.endswith("there is nothing to explain\n")
 
 
+def test_a_program_that_the_engine_cannot_run_gets_no_verdict(
+    explain: Run, compile_c: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had died before it began, and what it did until then was explained."""
+    monkeypatch.setenv("PAGELENS_ENGINE", "qemu")
+    program = compile_c('int main(void) { __asm__ volatile("vpxorq %zmm0, %zmm0, %zmm0"); return 0; }')
+    done = explain("--", program)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "has the AVX-512 instruction 'vpxorq zmm0, zmm0, zmm0' in main" in done.stderr
+    assert done.stderr.splitlines()[-1].endswith("or compile it with -march=x86-64-v3")
+
+
 def test_a_trace_without_accesses_is_no_reason_for_a_verdict(
     explain: Run, pagelens_command: Path, compile_c: Callable[[str], Path], tmp_path: Path
 ) -> None:
