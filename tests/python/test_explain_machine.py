@@ -77,10 +77,18 @@ def test_what_is_stated_and_not_replayed_yet_is_said(
 def test_behind_an_l3_caches_before_the_memory_side_one_have_their_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Copies that fill L2s and L3 together, and the longest name of a policy."""
+    """Copies that fill L2s and L3 together, and the longest name of a policy.
+
+    Loads and lines between caches go on at the same time here, so that memory decides.
+    """
     monkeypatch.chdir(tmp_path)
+    title = load_machine("xeon-max-cache").title
+    Path("at-once.toml").write_text(
+        f'schema = 1\nbase = "xeon-max-cache"\nname = "at-once"\ntitle = "{title}"\n'
+        '[cores]\ntransfers = { value = "at once", assumed = "test" }\n'
+    )
     words = ["--workload", "stream-triad", "--size", "168MB", "--ranks", "40", "--nodes", "3", "-o", "out"]
-    words += ["--machine", "xeon-max-cache", "--policies", "aged+intel-zonesort"]
+    words += ["--machine", "at-once.toml", "--policies", "aged+intel-zonesort"]
     monkeypatch.setattr(sys, "argv", ["pagelens", "explain", *words])
     with pytest.raises(SystemExit):
         main()
