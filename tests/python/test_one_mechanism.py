@@ -54,6 +54,7 @@ class Case:
 
 SMALL = "small"  # a memory-side cache of 64 MiB
 SIXTEENTH = "sixteenth"  # KNL's 68 cores with a sixteenth of its memories: they are what all wait for
+AT_ONCE = "spr-8480 at once"  # loads and lines between its caches take no turns
 ROWS = "rows"  # the same with a DRAM of one channel and open pages, whose map is plain
 NARROW_ROWS = "narrow rows"  # and with a quarter of the cache
 
@@ -67,6 +68,7 @@ MADE: dict[str, Callable[[], Machine]] = {
     SMALL: small,
     SIXTEENTH: lambda: shrink(load_machine("cori-knl-cache"), 1 / 16),
     ROWS: lambda: in_one_channel(MADE[SIXTEENTH]()),
+    AT_ONCE: lambda: load_machine("spr-8480").with_values({"cores.transfers": "at once"}),
     NARROW_ROWS: lambda: in_one_channel(shrink(load_machine("cori-knl-cache"), 1 / 64)),
 }
 
@@ -105,8 +107,9 @@ CASES = (
     Case("row conflicts", "red-storm-xt4", "contiguous",
          "volatile char *a = reserve(32 * MIB), *b = a + 16 * MIB; touch(a, 32 * MIB);",
          "for (long at = 0; at < 16 * MIB; at += 64) { a[at]; b[at]; }"),
-    # The same 1 MiB apart, on a map with exclusive ors: bit 20 is only the row's.
-    Case("row conflicts", "spr-8480", "contiguous",
+    # The same 1 MiB apart, on a map with exclusive ors: bit 20 is only the row's. If they took turns, lines
+    # between the caches of one core would take nearly as long.
+    Case("row conflicts", AT_ONCE, "contiguous",
          "volatile char* a = reserve(16 * MIB); touch(a, 16 * MIB);",
          "for (long from = 0; from < 16 * MIB; from += 2 * MIB)"
          " for (long at = from; at < from + MIB; at += 64) { a[at]; a[at + MIB]; }"),
