@@ -1,5 +1,6 @@
 """Ranks that meet in collective calls: in each round between two meetings the slowest rank decides."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.api import machine, simulate, traces
 
 BASE = 0x7F00_0000_0000
+PROGRAMS = Path(__file__).parents[1] / "programs"
 ALL = 3  # ranks
 Part = tuple[int, int, int]  # how many ranks meet at its end, instructions, lines
 
@@ -113,19 +115,16 @@ def test_waiting_is_no_work_and_each_rank_in_turn_is_waited_for(tmp_path: Path) 
     assert seconds(pair) == pytest.approx(80 / 41 * seconds(alone), rel=0.01)
 
 
-def test_ranks_of_mpich_meet_in_its_collectives(
-    built: Callable[..., Path], pagelens_command: Path, tmp_path: Path
-) -> None:
-    """Each rank works in turn, as much as the other, while the other waits."""
-    mpirun, compiler = shutil.which("mpirun.mpich"), shutil.which("mpicc.mpich")
-    if mpirun is None or compiler is None:
-        pytest.skip("no MPICH")
+def check_turns(mpirun: str, pagelens_command: Path, program: Path, folder: Path) -> None:
+    """Each of two ranks works in turn, as much as the other, while the other waits."""
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    crowd = ["--oversubscribe"] if "openmpi" in mpirun else []
+    words = [pagelens_command, "trace", "-o", "app.%r.trace", "--", program]
     subprocess.run(
-        [mpirun, "-n", "2", pagelens_command, "trace", "-o", "app.%r.trace", "--",
-         built("mpi_turns", compiler=compiler)],
-        cwd=tmp_path, capture_output=True, check=True,
+        [mpirun, "-n", "2", *crowd, *words],
+        cwd=folder, env={**os.environ, **as_root}, capture_output=True, check=True,
     )  # fmt: skip
-    job = traces([tmp_path / f"app.{rank}.trace" for rank in range(2)])
+    job = traces([folder / f"app.{rank}.trace" for rank in range(2)])
     assert isinstance(job, JobWorkload)
     assert job.statements[0].startswith("Ranks are taken to meet in 16 collective calls of all ranks")
     _, met, executed, _ = zip(*(trace.survey.rounds for trace in job.traces), strict=True)
@@ -135,3 +134,30 @@ def test_ranks_of_mpich_meet_in_its_collectives(
     assert works == pytest.approx(np.full(15, works[0]), rel=0.01)
     assert np.all(turns.min(axis=0) < 0.01 * works)  # the other one executes nothing while it waits
     assert turns.argmax(axis=0).tolist() == [1, 0] * 7 + [1]
+
+
+def found(*names: str) -> list[str]:
+    paths = [shutil.which(name) for name in names]
+    if None in paths:
+        pytest.skip(f"no {' or no '.join(names)}")
+    return [path for path in paths if path is not None]
+
+
+@pytest.mark.parametrize("launcher", ["mpich", pytest.param("openmpi", marks=pytest.mark.long)])
+def test_ranks_meet_in_collectives(
+    built: Callable[..., Path], pagelens_command: Path, tmp_path: Path, launcher: str
+) -> None:
+    mpirun, compiler = found(f"mpirun.{launcher}", f"mpicc.{launcher}")
+    check_turns(mpirun, pagelens_command, built("mpi_turns", compiler=compiler), tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("module", ["mpi", "mpi_f08"])
+@pytest.mark.parametrize("launcher", ["mpich", "openmpi"])
+def test_ranks_in_fortran_meet_in_collectives(
+    pagelens_command: Path, tmp_path: Path, launcher: str, module: str
+) -> None:
+    mpirun, compiler = found(f"mpirun.{launcher}", f"mpif90.{launcher}")
+    source, program = PROGRAMS / "mpi_turns.f90", tmp_path / "turns"
+    subprocess.run([compiler, "-O1", "-cpp", f"-DMODULE={module}", source, "-o", program], check=True)
+    check_turns(mpirun, pagelens_command, program, tmp_path)
