@@ -8,8 +8,8 @@ from pagelens.frames import Policy, find_policy, policies
 from pagelens.machine import Machine
 from pagelens.replay import far_objects
 
-# These are also compared without a memory-side cache: a setting of the firmware, and arrays further apart.
-WITHOUT_CACHE = ("aged+swizzle", "2m+offset-64k")
+# These are also compared without a memory-side cache: settings of the firmware, and arrays further apart.
+WITHOUT_CACHE = ("aged+swizzle", "aged+nps4", "2m+offset-64k")
 
 OF_ONE_OBJECT = ("touch", "interleave")  # remedies for one object alone, on several NUMA nodes
 MOST_OBJECTS = 3  # that get them: each is a replay or two of the whole program

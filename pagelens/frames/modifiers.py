@@ -1,4 +1,4 @@
-"""Modifiers of a policy: POLICY+offset-64k moves the program's arrays, POLICY+swizzle sets the machine.
+"""Modifiers of a policy: POLICY+offset-64k moves the program's arrays, POLICY+nps4 sets the machine.
 
 Modifiers follow a policy's name in any order, each once. The result is a policy like any other.
 """
@@ -14,9 +14,14 @@ from pagelens.spelling import nearest
 from pagelens.units import format_binary_size
 
 LARGEST_OFFSET = 1 << 20  # bytes
-MODIFIERS = ("offset-SIZE", "swizzle")  # as help and errors write them
+# Settings of the machine: the words for each, and what it costs.
+SETTINGS = {
+    "swizzle": ("banks swizzled", Costs(root="bank swizzle in the BIOS, and a reboot")),
+    "nps4": ("four NUMA nodes a socket", Costs(root="NPS4 in the BIOS, and a reboot")),
+}
+MODIFIERS = ("offset-SIZE", *SETTINGS)  # as help and errors write them
 
-OF_OBJECTS = ("touch", "interleave", "weighted")  # policies that can be for one object alone
+OF_OBJECTS = ("touch", "interleave", "weighted", "replicate")  # policies that can be for one object alone
 
 _OFFSET = re.compile(r"offset-(?P<number>[0-9]{1,7})(?P<unit>[km])")
 _UNITS = {"k": 1 << 10, "m": 1 << 20}
@@ -61,13 +66,13 @@ def find_policy(name: str, option: str = "--policies") -> Policy:
 
 
 def _modified(policy: Policy, modifier: str, name: str, option: str) -> Policy:
-    if modifier == "swizzle":
+    if modifier in SETTINGS:
+        if policy.setting == modifier:
+            raise UsageError(f"{option}: '{name}': {modifier} stands twice; leave one out")
         if policy.setting:
-            raise UsageError(f"{option}: '{name}': swizzle stands twice; leave one out")
-        changed = replace(policy, setting=modifier)
-        return _described(
-            changed, "banks swizzled", Costs(root="bank swizzle in the BIOS, and a reboot"), Remedy()
-        )
+            raise UsageError(f"{option}: '{name}': has two settings of the machine; leave one out")
+        words, costs = SETTINGS[modifier]
+        return _described(replace(policy, setting=modifier), words, costs, Remedy())
     if (match := _OFFSET.fullmatch(modifier)) is None:
         raise _unknown(name, policy.name, option)
     if policy.offset_bytes:

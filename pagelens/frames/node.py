@@ -1,5 +1,7 @@
 """A node of a fleet. It runs its history once, and every policy starts from a copy of the result."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from pagelens import _core
@@ -40,6 +42,17 @@ class Node:
         self.history = tuple(history) if history is not None else parse_history(DEFAULT_HISTORY)
         self._machine, self._grain, self._scale, self._job_bytes = machine, grain, scale, job_bytes
         self._known: dict[tuple[Step, ...], LiveNode] = {}
+        self._with_other_nodes: dict[str, Node] = {}
+
+    def on(self, machine: Machine) -> Node:
+        """Return the node that this one is if a setting of the machine divides its memory differently."""
+        if machine.topology.sizes == self._machine.topology.sizes:
+            return self
+        if machine.name not in self._with_other_nodes:
+            self._with_other_nodes[machine.name] = Node(
+                machine, self.seed, self.node, self._grain, self.history, self._scale, self._job_bytes
+            )
+        return self._with_other_nodes[machine.name]
 
     @property
     def aged(self) -> LiveNode:

@@ -17,11 +17,12 @@ MOST_WEIGHT = 8  # of weighted interleave; the kernel takes up to 255, but whole
 class NumaRule:
     """The memory policy of pages, and where threads run.
 
-    `touch` stands for pages that the thread touches first that uses them later. With `objects`, only pages
-    that were first touched for one of these have the policy, and the others have none.
+    `touch` stands for pages that the thread touches first that uses them later, and `replicate` for a copy on
+    each node of the objects that are written once and then read. With `objects`, only pages that were first
+    touched for one of these have the policy, and the others have none.
     """
 
-    mode: Literal["local", "interleave", "weighted", "touch"] = "local"
+    mode: Literal["local", "interleave", "weighted", "touch", "replicate"] = "local"
     threads: Literal["spread", "close"] = "spread"
     objects: tuple[str, ...] | None = None
 

@@ -36,7 +36,7 @@ from pagelens.replay.mechanisms import (
     subsets,
 )
 from pagelens.replay.nearly_equal import shifted
-from pagelens.replay.numa import NumaLines, placing
+from pagelens.replay.numa import NumaLines, placing, replicated
 from pagelens.replay.placement import Placement
 from pagelens.replay.run import (
     Attributed,
@@ -182,7 +182,7 @@ class _Placed:
     def replay(self, without: tuple[str, ...], rows: tuple[bool, ...]) -> NodeCounts:
         """Replay without some mechanisms. DRAM has row conflicts or not, as each of `rows` says."""
         engine = self._engine
-        return replay_node(
+        counted = replay_node(
             self._parts,
             self._placement.frames,
             node_model(self.machine, without, rows, engine._seed, self._parts.writes_at_once),
@@ -190,6 +190,12 @@ class _Placed:
             numa=self._numa,
             cancel=self._cancel,
         )
+        return self._with_copies(counted)
+
+    def _with_copies(self, counted: NodeCounts) -> NodeCounts:
+        engine = self._engine
+        lines = replicated(counted.numa, engine._workload.objects, engine._ranks, self._placement.numa)
+        return replace(counted, numa=lines)
 
     def without_each(
         self, mechanisms: tuple[str, ...], rows: tuple[bool, ...]
@@ -270,7 +276,7 @@ class _Placed:
             numa=self._numa,
             cancel=self._cancel,
         )
-        return {known[of]: each for of, each in zip(order, counted, strict=True)}
+        return {known[of]: self._with_copies(each) for of, each in zip(order, counted, strict=True)}
 
     def times(
         self,

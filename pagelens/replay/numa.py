@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.workload import KERNEL, ObjectInfo, Workload
-from pagelens.address.units import FRAME_BITS
+from pagelens.address.units import FRAME_BITS, LINE_BYTES
 from pagelens.frames.numa_rule import NumaRule, cores_of_threads, ends_of_nodes
 from pagelens.machine import Machine, NumaLoad
 
 Floats = NDArray[np.float64]
 
 LEAST_FAR_SHARE = 0.05  # of the lines that a first touch made remote, for an object to be worth a remedy
+WRITTEN_AGAIN = 1.5  # times that a line is written: between once, to initialise it, and twice
 AS_IT_IS = 0xFFFF  # a page that is touched first by whoever does (core/frames/numa_policy.hpp)
 
 
@@ -28,7 +29,7 @@ def placing(
         return None
     cores = cores_of_threads(machine, ranks * program.threads, rule)
     of_page = touched_by = np.zeros(0, dtype=np.uint16)
-    if rule.mode != "local":
+    if rule.mode in ("interleave", "weighted", "touch"):
         node_of_thread = topology.node_of_core[cores[: program.threads]]
         user, of_object, _ = _core.first_touch(program, node_of_thread.tolist())
         chosen = np.ones(len(of_object), dtype=bool)
@@ -91,6 +92,30 @@ class NumaLines:
             _shares(self.writes.sum(axis=1), topology.rows)[rows],
             on_node.astype(np.float64),
         )
+
+
+def replicated(
+    lines: NumaLines | None, objects: list[ObjectInfo], ranks: int, rule: NumaRule
+) -> NumaLines | None:
+    """Let each node read its own copy of the objects that the rule replicates. Copying is not counted.
+
+    An object is only read once it is initialised if its lines are written fewer than `WRITTEN_AGAIN` times:
+    by memory, and by the program, where a trace says so.
+    """
+    if lines is None or rule.mode != "replicate":
+        return lines
+    reads, written = lines.reads.copy(), lines.writes.sum(axis=(0, 2, 3))
+    near = np.arange(reads.shape[2])
+    for known, times in zip(objects, written, strict=True):
+        is_chosen = rule.objects is None or known.name in rule.objects
+        if known.index == KERNEL or not is_chosen:
+            continue
+        most = WRITTEN_AGAIN * known.ranks * known.bytes / LINE_BYTES
+        if times <= ranks * most and known.stored <= most:
+            of_node = reads[:, known.index].sum(axis=2)
+            reads[:, known.index] = 0
+            reads[:, known.index, near, near] = of_node
+    return NumaLines(reads, lines.writes)
 
 
 def numa_lines(found: _core.NodeCounters, scale: Floats) -> NumaLines | None:

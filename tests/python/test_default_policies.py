@@ -27,6 +27,11 @@ def test_they_are_those_that_can_make_a_difference_on_the_machine(machine: str, 
     assert list(default_policies(TRIAD, load_machine(machine))) == expected
 
 
+def test_a_setting_of_the_firmware_is_tried_where_the_machine_has_it() -> None:
+    assert "aged+nps4" in default_policies(TRIAD, load_machine("milan-7763-2s"))
+    assert "aged+nps4" not in default_policies(TRIAD, load_machine("milan-7763-2s-nps4"))
+
+
 def test_arrays_that_are_not_there_are_not_moved_apart() -> None:
     none = SyntheticWorkload(1 << 20, {"A": 1.0})
     assert list(default_policies(none, load_machine("skx-8160"))) == WITHOUT

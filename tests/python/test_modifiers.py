@@ -17,6 +17,7 @@ from test_node_replay import model
 from pagelens import _core
 from pagelens.accesses.declared import Array, DeclaredWorkload, Loops, Stream, Sweep
 from pagelens.accesses.trace import open_trace
+from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.accesses.workload import Workload
 from pagelens.ensemble import run_ensemble
 from pagelens.ensemble.scale import Scaled
@@ -25,6 +26,7 @@ from pagelens.explain import explain, has_effect
 from pagelens.frames import Node, Policy, find_policy, parse_history, policies
 from pagelens.machine import Machine, load_machine
 from pagelens.machine.dram import WRITE
+from pagelens.replay import Simulation
 
 MIB = 1 << 20
 FRAME = 4096
@@ -80,6 +82,7 @@ def test_modifiers_stand_after_any_policy_in_any_order() -> None:
         ("aged+offset-0k", "a multiple of 4k from 4k to 1m"),
         ("aged+offset-4k+offset-8k", "stands twice"),
         ("aged+swizzle+swizzle", "stands twice"),
+        ("aged+nps4+swizzle", "has two settings of the machine"),
         ("+swizzle", "is unknown"),
         ("", "is unknown"),
     ],
@@ -90,6 +93,26 @@ def test_what_is_no_policy_is_refused_with_what_could_stand_there(name: str, sai
     assert said in str(refused.value)
     assert str(refused.value).startswith("--policies: ")
     assert "\n" not in str(refused.value)
+
+
+def test_a_setting_that_divides_the_memory_has_a_node_with_that_memory(tmp_path: Path) -> None:
+    """A page lies on the quarter of the socket that its thread is in, not on the whole socket."""
+    with TraceRecorder(tmp_path / "app.trace", "app", pages_exist=True) as recorder:
+        for thread in range(4):
+            recorder.access(thread, (thread + 1) * (1 << 30) + 8 * np.arange(1 << 15), stores=True)
+    model = load_machine("milan-7763-2s")
+    simulation = Simulation(open_trace(tmp_path / "app.trace"), model, 1)
+    node = Node(model, seed=1, node=0, history=parse_history("boot; run"))
+    cores = model.cores.count.value
+    for name, nodes in (("aged", 2), ("aged+nps4", 8)):
+        found = simulation.run(simulation.place(find_policy(name), node)).numa
+        assert found is not None
+        lines = found.writes.sum(axis=(0, 1))
+        assert lines.shape == (nodes, nodes)
+        of_threads = np.bincount(np.arange(4) * cores // 4 * nodes // cores, minlength=nodes)
+        assert np.diagonal(lines) / lines.sum() == pytest.approx(of_threads / 4, abs=0.02)
+    assert node.on(model) is node
+    assert node.on(load_machine("milan-7763-2s-nps4")) is node.on(load_machine("milan-7763-2s-nps4"))
 
 
 def test_a_setting_is_the_machine_of_that_name_and_none_is_an_error() -> None:

@@ -29,6 +29,15 @@ class Initialise(Remedy):
 
 
 @dataclass(frozen=True)
+class Replicate(Remedy):
+    """A change of the program, which no command makes."""
+
+    def run_options(self, job: Job, host: Host) -> str:
+        """Say that the program has to be changed."""
+        return "the program has to copy the object to each NUMA node, and each thread to read the near copy"
+
+
+@dataclass(frozen=True)
 class DropCaches(Remedy):
     """Frees the page cache before the job, which takes root."""
 
@@ -65,6 +74,16 @@ POLICIES = (
         numa=NumaRule("weighted"),
         costs=Costs(root="weights in /sys/kernel/mm/mempolicy", code="numactl --weighted-interleave"),
         remedy=Command("numactl --weighted-interleave=all"),
+        needs_nodes=True,
+    ),
+    Policy(
+        "replicate",
+        "objects that are written once and then read, copied to each NUMA node",
+        kernel_rule,
+        numa=NumaRule("replicate"),
+        costs=Costs(memory="a copy on each NUMA node", code="threads that read the copy on their node"),
+        remedy=Replicate(),
+        compared=True,
         needs_nodes=True,
     ),
     Policy(

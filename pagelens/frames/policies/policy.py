@@ -63,7 +63,7 @@ class Policy:
     def place(self, machine: Machine, node: Node) -> _core.Placement:
         """Return the placement of a job on this node. It can be replayed many times."""
         history = with_boot(node.history, dict(self.boot)) if self.boot else None
-        return self.rule(machine, node, node.after(_steps(self.steps), history))
+        return self.rule(machine, node, node.on(machine).after(_steps(self.steps), history))
 
 
 def kernel_rule(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
