@@ -12,6 +12,7 @@ from pagelens.errors import UsageError
 from pagelens.host.system import System
 from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.recording import Header
+from pagelens.io.resolve import FILE_SYSTEMS
 from pagelens.machine import parse_machine
 from pagelens.machine.io import Costs
 from pagelens.measure import files
@@ -124,6 +125,20 @@ def test_the_processor_that_takes_the_interrupts_is_found(
     assert cores.find_interrupt_core(work, System(tmp_path)) == found
     assert now[0] == {0, 2}
     assert cores.device_interrupts(System(tmp_path)) == counts
+
+
+@pytest.mark.parametrize(
+    ("mounted", "magic"),
+    [("lustre", 0x0BD00BD0), ("nfs", 0x6969), ("nfs4", 0x6969), ("ext3", 0xEF53), ("fuse.sshfs", 0x65735546),
+     ("fuseblk", 0x65735546), ("overlay", 0x794C7630), ("tmpfs", 0x01021994), ("xfs", 0x58465342)],
+)  # fmt: skip
+def test_a_file_system_has_one_name_in_recordings_and_measurements(
+    mounted: str, magic: int, tmp_path: Path
+) -> None:
+    """The recorder knows it by statfs, and the measurement by its mount. NFS 4 had two names."""
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text(f"1 0 0:77 / {tmp_path} rw - {mounted} server:/data rw\n")
+    assert system._mounted(System(tmp_path), 77, tmp_path) == (FILE_SYSTEMS[magic], "server:/data")
 
 
 COSTS = Costs((4096, 65536), (1e-6, None), (2e-6, 8e-6))

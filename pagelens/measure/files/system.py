@@ -15,6 +15,8 @@ _AT_FDCWD, _AT_EMPTY_PATH = -100, 0x1000
 _STATX_BYTES, _STATX_MASK_AT, _DIO_MEMORY_AT, _DIO_OFFSET_AT = 256, 0, 0x98, 0x9C
 _STATX = 332  # x86-64
 _WITHOUT_STATX = 4096  # the most that file systems ask for
+# Types of mounts whose files statfs(2), and so a recording, calls otherwise.
+_RECORDED_AS = {"ext2": "ext4", "ext3": "ext4", "nfs4": "nfs", "fuseblk": "fuse"}
 _IN_MEMORY = {"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"}
 
 
@@ -61,7 +63,7 @@ def read_file_system(folder: Path, system: System | None = None) -> FileSystem:
 
 
 def _mounted(system: System, device: int, folder: Path) -> tuple[str, str]:
-    """Return the type and source of the mount with this device.
+    """Return the type and source of the mount with this device. The type is named as in recordings.
 
     Overlays and NFS have devices of their own.
     """
@@ -77,7 +79,8 @@ def _mounted(system: System, device: int, folder: Path) -> tuple[str, str]:
         inside = where == point or where.startswith(point.rstrip("/") + "/")
         if fields[2] == wanted and inside and len(point) > best[0]:
             best = (len(point), after[0], after[1])
-    return best[1], best[2]
+    type_ = best[1].partition(".")[0]  # fuse.sshfs
+    return _RECORDED_AS.get(type_, type_), best[2]
 
 
 def _direct_alignment(folder: Path) -> tuple[bool, int, int]:
