@@ -63,7 +63,7 @@ def aggregators(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
         "aggregators",
         f"{best.aggregators} aggregator{'s' * (best.aggregators > 1)}, {buffer} buffers",
         f"the hints romio_cb_{writes}=enable, cb_config_list=*:{best.aggregators} and "
-        f"cb_buffer_size={best.buffer} (`pagelens io run --hint`)",
+        f"cb_buffer_size={best.buffer} (pagelens io run --hint)",
         Cost(cpu_s, wait_s),
         wall,
     )

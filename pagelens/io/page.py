@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from pagelens.io.classify import classify
 from pagelens.io.explanation import Explanation, in_words
@@ -20,6 +21,7 @@ _MOST_FILES = 8
 _BAR, _LEGEND_LINE = 0.28, 0.17  # inches
 _NAME_LETTERS = 28
 _MOST_THREADS = 12
+_MOST_LABELS = 10  # of an axis, or one more
 
 
 def render_page(e: Explanation, recording: Recording, conclusion: Sequence[str]) -> str:
@@ -72,7 +74,8 @@ def _sizes(frame: pl.DataFrame) -> Drawing:
         axes.bar(at, wait, bottom=cpu, color=BASELINE, label="waiting")
         for x, height, count in zip(at, cpu + wait, by["len"].to_list(), strict=True):
             axes.annotate(f"{count:,}", (x, height), ha="center", va="bottom", fontsize=7)
-        axes.set_xticks(at, [format_binary_size(2 ** int(each)) for each in at], fontsize=7)
+        ticks = _ticks(at)
+        axes.set_xticks(ticks, [format_binary_size(2**each) for each in ticks], fontsize=7)
         axes.set_xlabel("size of an operation, from")
         axes.set_ylabel("seconds")
         if at.size:
@@ -129,6 +132,14 @@ def _waits(frame: pl.DataFrame, recording: Recording) -> Drawing:
 def _end(path: str) -> str:
     """Return the end of a path, which tells files apart."""
     return path if len(path) <= _NAME_LETTERS else f"...{path[3 - _NAME_LETTERS :]}"
+
+
+def _ticks(powers: NDArray[np.int64]) -> list[int]:
+    """Return the powers of two that have a label: evenly spaced, and so few that labels do not overlap."""
+    if not powers.size:
+        return []
+    first, last = int(powers.min()), int(powers.max())
+    return list(range(first, last + 1, (last - first) // _MOST_LABELS + 1))
 
 
 def _colour(number: int) -> str:

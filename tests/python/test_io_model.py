@@ -18,6 +18,7 @@ from pagelens.io import explain_recording, render_page, saved_by_direct
 from pagelens.io.classify import classify
 from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.kinds import IN_STDIO
+from pagelens.io.page import _ticks
 from pagelens.io.predict import predict, table_cost
 from pagelens.io.recording import Header, Recording
 from pagelens.io.what_if import options
@@ -410,6 +411,15 @@ def test_the_answer_fits_80_columns_and_begins_with_a_large_error(tmp_path: Path
     page = render_page(found, recording, list(conclusion(found)))
     assert page.count("<svg") == 3
     assert "writes at the end" in page
+
+
+@pytest.mark.parametrize(
+    ("powers", "labels"),
+    [([], []), ([12], [12]), ([4, 12], [*range(4, 13)]), ([4, 5, 25], [4, 7, 10, 13, 16, 19, 22, 25])],
+)
+def test_labels_of_sizes_do_not_overlap(powers: list[int], labels: list[int]) -> None:
+    """With sizes of 16 B to 32 MiB, each label covered a part of the next one."""
+    assert _ticks(np.asarray(powers, np.int64)) == labels
 
 
 def test_an_empty_recording_has_an_answer() -> None:
