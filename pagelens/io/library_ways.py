@@ -46,8 +46,10 @@ def aggregators(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     if ranks < _FEWEST_RANKS or not where.any() or np.isnan(now.cpu_s[where]).any():
         return None
     active = frame.filter(pl.Series(where))["process"].n_unique()
+    still = predict(frame.with_columns(gap_ns=pl.lit(0, pl.Int64)), io)
+    pause_s = float((now.cpu_s - still.cpu_s)[where].mean())  # of colder caches, after messages as before
     counts = sorted({min(1 << n, ranks) for n in range(ranks.bit_length() + 1)})
-    found = [_collected(frame, io, where, n, size, ranks) for n in counts for size in _BUFFERS]
+    found = [_collected(frame, io, where, n, size, ranks, pause_s) for n in counts for size in _BUFFERS]
     best = min((each for each in found if each is not None), key=lambda each: each.wall_s, default=None)
     if best is None:
         return None
@@ -76,6 +78,7 @@ def _collected(
     count: int,
     buffer: int,
     ranks: int,
+    pause_s: float,
 ) -> _Collected | None:
     """Return what the transfers take with so many aggregators. Messages count as copies without latency."""
     groups = (
@@ -92,7 +95,7 @@ def _collected(
             return None
         request = min(buffer, max(size / calls / count, 1.0))
         each = table_cost(costs, np.asarray([request]))
-        cpu += size / request * float(each.cpu_s[0])
+        cpu += size / request * (float(each.cpu_s[0]) + pause_s)
         wait += size / request * float(each.wait_s[0])
         moved += size
     copies = float(_COPIES * copy_s(io, np.asarray([moved]))[0])

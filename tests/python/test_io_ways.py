@@ -48,6 +48,11 @@ def test_aggregators_make_one_request_of_each_call() -> None:
     assert several.title == "4 aggregators, 1 MiB buffers"
     before = found(of_ranks(TOGETHER), io)["as-it-ran"].wall_s.sum()  # as much as before, and the copies
     assert several.wall_s.sum() == pytest.approx(before + copies)
+    work = '[["1 B", "1 us", "1 us"], ["64 MiB", "11 us", "111 us"]]'
+    late = [{**of, "start_ns": 10**9 * n} for n, of in enumerate(of_ranks(TOGETHER))]
+    later = found(late, with_tables(writers="2", writers_apart="1.0", write_after_work=work))["aggregators"]
+    # Of the 12 transfers, 8 come after a pause and take 10 us longer. Requests do so as often.
+    assert later.cost.cpu_s.sum() - way.cost.cpu_s.sum() == pytest.approx(3 * 10e-6 * 8 / 12)
     assert "aggregators" not in found(of_ranks(ALONE), io)
     assert "aggregators" not in found(of_ranks(TOGETHER, ranks=1), io)
 
