@@ -81,8 +81,9 @@ void CacheHierarchy::access(std::span<const LineAccess> batch, MemoryTraffic& tr
     std::visit([&](auto& its) { its.access(batch, traffic); }, its_);
 }
 
-void CacheHierarchy::access(std::span<const PageRun> batch, MemoryTraffic& traffic) {
-    std::visit([&](auto& its) { its.access(batch, traffic); }, its_);
+void CacheHierarchy::access(std::span<const PageRun> batch, MemoryTraffic& traffic,
+                            std::vector<std::size_t>* ends) {
+    std::visit([&](auto& its) { its.access(batch, traffic, ends); }, its_);
 }
 
 void CacheHierarchy::access(std::span<const std::uint64_t> lines,

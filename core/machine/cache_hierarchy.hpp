@@ -29,7 +29,9 @@ class CacheHierarchy {
     // has to (kept and cleared between batches, it does not). Throws std::invalid_argument, before
     // anything is done, for a core, kind or line that is not there.
     void access(std::span<const LineAccess> batch, MemoryTraffic& traffic);
-    void access(std::span<const PageRun> batch, MemoryTraffic& traffic);
+    // `ends`, if given, gets for each access how long `traffic` is after it.
+    void access(std::span<const PageRun> batch, MemoryTraffic& traffic,
+                std::vector<std::size_t>* ends = nullptr);
     // Does the same for columns of one length.
     void access(std::span<const std::uint64_t> lines, std::span<const std::uint32_t> cores,
                 std::span<const AccessKind> kinds, MemoryTraffic& traffic);

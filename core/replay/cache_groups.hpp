@@ -63,6 +63,14 @@ class CacheGroups {
         }
     }
 
+    // What waits goes through the caches. For each group, `traffic` gets what its caches ask of
+    // memory, and `ends` how much of it there is after each access of the group.
+    void access(const PendingRuns& runs, std::span<MemoryTraffic> traffic,
+                std::span<std::vector<std::size_t>> ends) {
+        for (std::uint32_t group = 0; group < groups_.size(); ++group)
+            groups_[group].access(runs.of(group), traffic[group], &ends[group]);
+    }
+
     // As access(), where nobody asks what memory does. Lines at different places of their pages
     // share no set, so they can go one part of the page after the other. The rows of a part stay in
     // the host's caches while many lines go through them.

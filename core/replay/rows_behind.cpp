@@ -12,6 +12,8 @@ constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
 // Requests that cores make freely against each other before they wait for each other: as
 // NodeReplay's. Stretches of a phase follow each other without a pause.
 constexpr std::uint64_t batch_requests = 1u << 15;
+// Lines that wait for the caches at most: their accesses stay in the host's first cache.
+constexpr std::uint64_t most_waiting = 512;
 
 // The place of a phase of `from` lines that corresponds to a place of its `to` lines.
 std::uint64_t scaled(std::uint64_t place, std::uint64_t from, std::uint64_t to) {
@@ -40,7 +42,12 @@ RowsBehind::RowsBehind(const RowModel& model, const RankPages& pages, std::uint3
       reached_(ranks),
       requests_(std::size_t{ranks} * threads) {
     const std::uint32_t cores = ranks * threads;
-    if (model.caches != nullptr) caches_.emplace(*model.caches, cores);
+    if (model.caches != nullptr) {
+        caches_.emplace(*model.caches, cores);
+        of_group_.resize(runs_.groups());
+        traffic_.resize(runs_.groups());
+        ends_.resize(runs_.groups());
+    }
     for (const Dram& dram : drams_) before_.push_back(DramSums::of(dram));
     counters_.drams.resize(stretches_.phases() * drams_.size());
     enter(0);
@@ -77,6 +84,7 @@ void RowsBehind::advance() {
         if (cursor.op == 0) cursor.place = stretch.begin;
         active_ = now >= stretch.begin;
         if (!active_) {
+            flush();
             due_ = scaled(stretch.begin, of_stretches, whole);
             return;
         }
@@ -84,11 +92,12 @@ void RowsBehind::advance() {
         for (; cursor.op < stretch.ops.size(); ++cursor.op) {
             const Op& op = stretch.ops[cursor.op];
             const std::uint64_t after = cursor.place + most_lines(op);
-            if (after > now) return;
+            if (after > now) return flush();
             run(op, cursor.place >= stretch.counted_from);
             cursor.place = after;
         }
     }
+    flush();
     active_ = false;
     due_ = never;
 }
@@ -96,34 +105,70 @@ void RowsBehind::advance() {
 void RowsBehind::run(const Op& op, bool counted) {
     if (!pages_.mapped(op.page)) return;  // the zero page, or one that the replay has not come to
     const bool clears = op.kind() == OpKind::map_write;
+    if (clears) flush();
     if (clears && tenants_.was_cleared(op.page)) return;  // it had its frames
     const std::uint64_t lines = clears ? ~0ull : op.lines;
+    if (caches_) {
+        wait_for_caches(op, lines, counted);
+        if (clears) flush();
+        return;
+    }
     const bool write = op.kind() != OpKind::fetch;
     std::fill(reached_.begin(), reached_.end(), 0);
-    if (!caches_) {
-        for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-            for (std::uint64_t rest = lines; rest != 0; rest &= rest - 1)
-                meet(op, rank, static_cast<unsigned>(std::countr_zero(rest)), write, counted);
-        }
-    } else {
-        const AccessKind kind = op.kind() == OpKind::fetch        ? AccessKind::read
-                                : op.kind() == OpKind::write_back ? AccessKind::write_back
-                                                                  : AccessKind::stream_store;
-        for (std::uint32_t rank = 0; rank < ranks_; ++rank)
-            runs_.push(lines, pages_.frame(op.page, rank), rank * threads_ + op.thread, kind);
-        caches_->access(runs_, traffic_, [&](std::uint32_t first_core, const auto& its, auto&&) {
-            for (const MemoryAccess& access : its) {
-                const std::uint32_t rank = (first_core + access.core()) / threads_;
-                // Of another page only where caches write what they made room for.
-                if (access.line() / lines_per_page == pages_.frame(op.page, rank))
-                    meet(op, rank, static_cast<unsigned>(access.line() % lines_per_page),
-                         access.write(), counted);
-            }
-        });
-        runs_.clear();
-        traffic_.clear();
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+        for (std::uint64_t rest = lines; rest != 0; rest &= rest - 1)
+            meet(op, rank, static_cast<unsigned>(std::countr_zero(rest)), write, counted);
     }
-    if (clears) return tenants_.cleared(op.page);
+    done_by_all(op, write);
+}
+
+void RowsBehind::wait_for_caches(const Op& op, std::uint64_t lines, bool counted) {
+    const AccessKind kind = op.kind() == OpKind::fetch        ? AccessKind::read
+                            : op.kind() == OpKind::write_back ? AccessKind::write_back
+                                                              : AccessKind::stream_store;
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank)
+        runs_.push(lines, pages_.frame(op.page, rank), rank * threads_ + op.thread, kind);
+    waiting_.push_back({op, lines, counted});
+    if (runs_.lines() >= most_waiting) flush();
+}
+
+// The ops that wait go through the caches, and then meet the memory-side cache one by one.
+void RowsBehind::flush() {
+    if (waiting_.empty()) return;
+    caches_->access(runs_, traffic_, ends_);
+    runs_.clear();
+    std::fill(of_group_.begin(), of_group_.end(), OfGroup{});
+    for (const auto& [op, lines, counted] : waiting_) {
+        std::fill(reached_.begin(), reached_.end(), 0);
+        const auto of_rank = static_cast<std::size_t>(std::popcount(lines));
+        for (std::uint32_t rank = 0; rank < ranks_;) {
+            const std::uint32_t group = (rank * threads_ + op.thread) / runs_.cores_of_group();
+            OfGroup& its = of_group_[group];
+            for (; rank < ranks_ && (rank * threads_ + op.thread) / runs_.cores_of_group() == group;
+                 ++rank)
+                its.accesses += of_rank;
+            for (; its.entries < ends_[group][its.accesses - 1]; ++its.entries)
+                meet(op, group * runs_.cores_of_group(), traffic_[group][its.entries], counted);
+        }
+        done_by_all(op, op.kind() != OpKind::fetch);
+    }
+    waiting_.clear();
+    for (MemoryTraffic& of_group : traffic_) of_group.clear();
+    for (auto& of_group : ends_) of_group.clear();
+}
+
+// What the caches of a group, whose first core is given, ask of memory for an op.
+void RowsBehind::meet(const Op& op, std::uint32_t first_core, const MemoryAccess& access,
+                      bool counted) {
+    const std::uint32_t rank = (first_core + access.core()) / threads_;
+    // Of another page only where caches write what they made room for.
+    if (access.line() / lines_per_page != pages_.frame(op.page, rank)) return;
+    meet(op, rank, static_cast<unsigned>(access.line() % lines_per_page), access.write(), counted);
+}
+
+// All ranks have done an op.
+void RowsBehind::done_by_all(const Op& op, bool write) {
+    if (op.kind() == OpKind::map_write) return tenants_.cleared(op.page);
     std::uint64_t reached = 0;
     for (const std::uint64_t of_rank : reached_) reached |= of_rank;
     if (reached != 0) tenants_.used(op.page, reached, write);

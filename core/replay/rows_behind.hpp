@@ -72,6 +72,10 @@ class RowsBehind {
 
     void advance();
     void run(const Op& op, bool counted);
+    void wait_for_caches(const Op& op, std::uint64_t lines, bool counted);
+    void flush();
+    void done_by_all(const Op& op, bool write);
+    void meet(const Op& op, std::uint32_t first_core, const MemoryAccess& access, bool counted);
     void meet(const Op& op, std::uint32_t rank, unsigned line, bool write, bool counted);
     void request(std::uint32_t core, std::uint32_t frame, unsigned line, bool write);
     void to_dram();
@@ -93,7 +97,20 @@ class RowsBehind {
     bool active_ = false;                 // in a stretch
     std::uint64_t due_ = 0;               // the place of the phase where there is something to do
     std::vector<std::uint64_t> reached_;  // [rank] lines of the op's page
-    MemoryTraffic traffic_;
+    // Ops that wait for the caches, which are faster with many accesses at a time.
+    struct Waiting {
+        Op op;
+        std::uint64_t lines;
+        bool counted;
+    };
+    std::vector<Waiting> waiting_;
+    // What the caches asked of memory for these.
+    struct OfGroup {
+        std::size_t accesses = 0, entries = 0;  // of the ops before, and what these asked for
+    };
+    std::vector<OfGroup> of_group_;
+    std::vector<MemoryTraffic> traffic_;                // [group]
+    std::vector<std::vector<std::size_t>> ends_;        // [group] as CacheGroups::access()
     std::vector<std::vector<std::uint64_t>> requests_;  // [core] for DRAM
     std::vector<std::span<const std::uint64_t>> spans_;
     std::uint64_t pending_ = 0;  // requests

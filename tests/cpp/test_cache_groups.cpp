@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -66,4 +67,39 @@ TEST_CASE("caches are the same whether their lines came in order or part by part
                     traffic[i].write() == other[i].write();
         CHECK(same);
     }
+}
+
+TEST_CASE("caches say what each access of a batch asked of memory") {
+    constexpr std::uint32_t cores = 8;
+    const CacheHierarchy caches(small_caches());
+    CacheGroups together(caches, cores), one_by_one(caches, cores);
+    Random random(5, 0, 0, Stream::history);
+    PendingRuns runs(caches.cores(), cores), one(caches.cores(), cores);
+    std::vector<MemoryTraffic> traffic(runs.groups());
+    std::vector<std::vector<std::size_t>> ends(runs.groups());
+    push_some(runs, random, 3000);
+    together.access(runs, traffic, ends);
+    std::size_t asked = 0;
+    for (std::uint32_t group = 0; group < runs.groups(); ++group) {
+        std::size_t access = 0, begin = 0;
+        for (const PageRun& run : runs.of(group)) {
+            one.clear();
+            one.push(run.lines, run.frame, group * caches.cores() + run.core, run.kind);
+            MemoryTraffic expected;
+            one_by_one.access(one, expected, [](auto&&...) {});
+            access += static_cast<std::size_t>(std::popcount(run.lines));
+            const std::size_t end = ends[group][access - 1];
+            REQUIRE(end - begin == expected.size());
+            for (std::size_t i = 0; i < expected.size(); ++i) {
+                REQUIRE(traffic[group][begin + i].line() == expected[i].line());
+                REQUIRE(traffic[group][begin + i].core() == expected[i].core());
+                REQUIRE(traffic[group][begin + i].write() == expected[i].write());
+            }
+            asked += expected.size();
+            begin = end;
+        }
+        CHECK(ends[group].size() == access);
+    }
+    CHECK(asked > 10'000);
+    CHECK(together.totals() == one_by_one.totals());
 }

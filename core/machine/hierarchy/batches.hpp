@@ -44,7 +44,8 @@ void HierarchyOf<plain>::access(std::span<const LineAccess> batch, MemoryTraffic
 }
 
 template <bool plain>
-void HierarchyOf<plain>::access(std::span<const PageRun> batch, MemoryTraffic& traffic) {
+void HierarchyOf<plain>::access(std::span<const PageRun> batch, MemoryTraffic& traffic,
+                                std::vector<std::size_t>* ends) {
     for (const PageRun& its : batch) {
         const std::uint64_t last = std::uint64_t{its.frame} * lines_per_page + lines_per_page - 1;
         if (!is_possible(its.core, last, its.kind)) refuse(its.core, last, its.kind);
@@ -59,10 +60,10 @@ void HierarchyOf<plain>::access(std::span<const PageRun> batch, MemoryTraffic& t
             chunk[size++] = {first + line, its.core, its.kind};
         }
         if (size + lines_per_page <= chunk.size()) continue;
-        run(std::span(chunk).first(size), traffic);
+        run(std::span(chunk).first(size), traffic, ends);
         size = 0;
     }
-    run(std::span(chunk).first(size), traffic);
+    run(std::span(chunk).first(size), traffic, ends);
 }
 
 // Asks for L2's row if the first cache is most likely going to miss.
@@ -95,7 +96,8 @@ void HierarchyOf<plain>::prefetch_shared(std::uint64_t line, std::uint32_t slice
 // The state of large caches lies in the host's memory, so it is asked for ahead: L2's rows for the
 // part of the batch after the next, then those of L3 and filter for the next.
 template <bool plain>
-void HierarchyOf<plain>::run(std::span<const LineAccess> batch, MemoryTraffic& traffic) {
+void HierarchyOf<plain>::run(std::span<const LineAccess> batch, MemoryTraffic& traffic,
+                             std::vector<std::size_t>* ends) {
     std::array<std::array<std::uint32_t, part_size>, 3> slices;  // of the parts under way
     const auto part = [batch](std::size_t number) {
         const std::size_t first = std::min(batch.size(), number * part_size);
@@ -114,8 +116,10 @@ void HierarchyOf<plain>::run(std::span<const LineAccess> batch, MemoryTraffic& t
         }
         if (now < 2) continue;
         const auto& known = slices[(now - 2) % 3];
-        for (std::uint32_t i = 0; const LineAccess& its : part(now - 2))
+        for (std::uint32_t i = 0; const LineAccess& its : part(now - 2)) {
             access(its, known[i++], traffic);
+            if (ends != nullptr) ends->push_back(traffic.size());
+        }
     }
     if (!beside_) return;
     beside_->run(asked_, traffic_beside_);

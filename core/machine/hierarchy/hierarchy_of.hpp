@@ -23,7 +23,9 @@ class HierarchyOf {
     explicit HierarchyOf(const HierarchyModel& model);
 
     void access(std::span<const LineAccess> batch, MemoryTraffic& traffic);
-    void access(std::span<const PageRun> batch, MemoryTraffic& traffic);
+    // `ends`, if given, gets for each access how long `traffic` is after it.
+    void access(std::span<const PageRun> batch, MemoryTraffic& traffic,
+                std::vector<std::size_t>* ends = nullptr);
 
     [[nodiscard]] std::vector<std::uint64_t>& counts() { return counts_; }
     [[nodiscard]] const std::vector<std::uint64_t>& counts() const { return counts_; }
@@ -62,7 +64,8 @@ class HierarchyOf {
     [[nodiscard]] bool is_possible(std::uint32_t core, std::uint64_t line, AccessKind kind) const;
     [[gnu::noinline]] [[noreturn]] void refuse(std::uint32_t core, std::uint64_t line,
                                                AccessKind kind) const;
-    [[gnu::flatten]] void run(std::span<const LineAccess> batch, MemoryTraffic& traffic);
+    [[gnu::flatten]] void run(std::span<const LineAccess> batch, MemoryTraffic& traffic,
+                              std::vector<std::size_t>* ends = nullptr);
     bool expect_l1_miss(const LineAccess& its);
     std::uint32_t expect_l2_miss(const LineAccess& its);
     void prefetch_shared(std::uint64_t line, std::uint32_t slice) const;
