@@ -363,10 +363,13 @@ void register_recorder(nb::module_& m) {
 }
 
 // Serves long work without the GIL. Ctrl-C, if it reaches the main thread, and the flag may end it.
-Poll poll_of(const CancelFlag* cancel) {
-    return [cancel] {
+// `shows`: the flag says how far the walk is.
+WalkPoll poll_of(const CancelFlag* cancel, bool shows = false) {
+    return [cancel, shows](float share) {
         check_signals();
-        if (cancel != nullptr && cancel->is_set()) throw Cancelled("cancelled");
+        if (cancel == nullptr) return;
+        if (shows) return cancel->under_way().at(share);
+        cancel->under_way().stop_if_cancelled();
     };
 }
 
@@ -460,11 +463,11 @@ void register_accesses(nb::module_& m) {
             "survey",
             [](const TraceReader& t, std::uint64_t moment_instructions, const CancelFlag* cancel) {
                 const nb::gil_scoped_release released;
-                return survey(t, poll_of(cancel), moment_instructions);
+                return survey(t, poll_of(cancel, true), moment_instructions);
             },
             "moment_instructions"_a, "cancel"_a.none() = nb::none(),
             "So many instructions of all threads are a moment of live_bytes; 0: none is kept. "
-            "Raises Cancelled.")
+            "`cancel.share` is how far it is. Raises Cancelled.")
         .def(
             "compile",
             [](const TraceReader& t, const CompileOptions& options, const CancelFlag* cancel) {
@@ -479,11 +482,11 @@ void register_accesses(nb::module_& m) {
                const CompileOptions& options, const CancelFlag* cancel) {
                 const nb::gil_scoped_release released;
                 auto [survey, program] =
-                    survey_and_compile(t, moment_instructions, options, poll_of(cancel));
+                    survey_and_compile(t, moment_instructions, options, poll_of(cancel, true));
                 return std::pair(std::move(survey), std::move(program));
             },
             "moment_instructions"_a, "options"_a, "cancel"_a.none() = nb::none(),
-            "Both from one walk through the trace.");
+            "Both from one walk through the trace, of which `cancel.share` is done.");
 }
 
 }  // namespace pagelens

@@ -35,7 +35,7 @@ void register_replay(nb::module_& m) {
         .def("piece", &CancelFlag::piece,
              "Return a flag that is set with this one, for a piece of the work.")
         .def_prop_ro("share", &CancelFlag::share,
-                     "About which share of the latest replay is done, from 0 to 1.")
+                     "About which share of the latest replay or survey is done, from 0 to 1.")
         .def("__bool__", &CancelFlag::is_set);
 
     nb::class_<Hierarchy>(m, "Hierarchy", "Cache levels below what a program was compiled for.")

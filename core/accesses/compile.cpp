@@ -39,7 +39,7 @@ void check(const TraceHeader& header, const CompileOptions& options) {
 }
 
 std::unique_ptr<const CompiledTrace> compile(const TraceReader& reader,
-                                             const CompileOptions& options, const Poll& poll) {
+                                             const CompileOptions& options, const WalkPoll& poll) {
     check(reader.header(), options);
     TraceWalk walk(reader, options.sample.sets);
     detail::Compiler compiler(reader, walk, options);

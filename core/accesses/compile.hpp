@@ -23,6 +23,7 @@ void check(const TraceHeader& header, const CompileOptions& options);
 // Throws what check() does; std::length_error if the trace touches more memory than the caches can
 // tell apart; and what `poll` throws.
 std::unique_ptr<const CompiledTrace> compile(const TraceReader& reader,
-                                             const CompileOptions& options, const Poll& poll = {});
+                                             const CompileOptions& options,
+                                             const WalkPoll& poll = {});
 
 }  // namespace pagelens

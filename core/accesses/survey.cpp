@@ -4,7 +4,7 @@
 
 namespace pagelens {
 
-Survey survey(const TraceReader& reader, const Poll& poll, std::uint64_t moment_instructions) {
+Survey survey(const TraceReader& reader, const WalkPoll& poll, std::uint64_t moment_instructions) {
     TraceWalk walk(reader, LineSets{0});
     detail::Surveyor surveyor(reader, walk, moment_instructions);
     walk.run(surveyor, poll);

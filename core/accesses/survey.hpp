@@ -10,7 +10,7 @@
 namespace pagelens {
 
 // `moment_instructions`, of all threads, are a moment of `live`; 0: there are none.
-Survey survey(const TraceReader& reader, const Poll& poll = {},
+Survey survey(const TraceReader& reader, const WalkPoll& poll = {},
               std::uint64_t moment_instructions = 0);
 
 }  // namespace pagelens

@@ -59,7 +59,7 @@ class Both {
 }  // namespace
 
 SurveyAndProgram survey_and_compile(const TraceReader& reader, std::uint64_t moment_instructions,
-                                    const CompileOptions& options, const Poll& poll) {
+                                    const CompileOptions& options, const WalkPoll& poll) {
     check(reader.header(), options);
     TraceWalk walk(reader, options.sample.sets);
     detail::Surveyor surveyor(reader, walk, moment_instructions);

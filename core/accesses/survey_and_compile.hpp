@@ -17,6 +17,6 @@ struct SurveyAndProgram {
 
 // Returns what survey() and compile() return. Throws what they throw.
 SurveyAndProgram survey_and_compile(const TraceReader& reader, std::uint64_t moment_instructions,
-                                    const CompileOptions& options, const Poll& poll = {});
+                                    const CompileOptions& options, const WalkPoll& poll = {});
 
 }  // namespace pagelens

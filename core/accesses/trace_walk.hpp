@@ -21,6 +21,9 @@ namespace pagelens {
 
 // Called now and then during long work; may throw to end it.
 using Poll = std::function<void()>;
+// The same of a walk, with the share of the run's instructions that it has behind it: 0 if the
+// trace does not say how long the run was.
+using WalkPoll = std::function<void(float share)>;
 
 // A page's state as the kernel sees it.
 enum class PageState : std::uint8_t { unmapped, read, written };
@@ -58,12 +61,13 @@ class TraceWalk {
     }
 
     template <class Visitor>
-    void run(Visitor& visitor, const Poll& poll) {
+    void run(Visitor& visitor, const WalkPoll& poll) {
         std::vector<std::uint64_t> reached(reader_.threads().size(), unknown);
         waits_.assign(reader_.threads().size(), false);
-        std::uint64_t batches = 0;
+        std::uint64_t batches = 0, walked = 0;  // instructions, of all threads
         while (const auto batch = merged_.next()) {
-            if (poll && batches++ % 4096 == 0) poll();
+            if (poll && batches++ % 4096 == 0) poll(share_of(walked));
+            walked += std::max(batch->until, batch->instructions) - batch->instructions;
             const unsigned thread = batch->thread;
             // A count that goes back is that of another thread, which has the id of one that ended.
             if (reached[thread] > batch->instructions) {
@@ -107,6 +111,12 @@ class TraceWalk {
     static constexpr std::size_t claimed_events = 32;                // before a birth
     static constexpr std::uint64_t unknown = ~std::uint64_t{0};      // more than any count
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0} - 1;  // no page has this number
+
+    [[nodiscard]] float share_of(std::uint64_t instructions) const {
+        const std::uint64_t all = reader_.summary() ? reader_.summary()->instructions : 0;
+        if (all == 0) return 0;
+        return std::min(1.0f, static_cast<float>(instructions) / static_cast<float>(all));
+    }
 
     template <class Visitor>
     void advance(Visitor& visitor, std::vector<std::uint64_t>& reached,

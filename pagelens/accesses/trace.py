@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -52,22 +52,28 @@ def is_trace(path: Path) -> bool:
 
 
 CutOf = Callable[["TraceWorkload"], Cut]
+ReadingProgress = Callable[[float, int], None]  # how much of the trace is read, and all of it
+_LOOK_S = 0.2  # seconds between two looks at how much is read
 
 
 def open_trace(
-    path: str | Path, cut_of: CutOf | None = None, first: FirstProgram | None = None
+    path: str | Path,
+    cut_of: CutOf | None = None,
+    first: FirstProgram | None = None,
+    progress: ReadingProgress | None = None,
 ) -> TraceWorkload:
     """Return the workload of a trace file. A file that is cut short is used with a warning.
 
     One walk surveys the trace. It can also make what is asked for next: the timeline of a cut (if the tracer
-    recorded how long the run was), or the first program. Raises Failure if the file cannot be used,
+    recorded how long the run was), or the first program. `progress` hears now and then how much of a trace
+    that was not cut short is read. Raises Failure if the file cannot be used,
     UsageError if it is not exact for that machine, and whatever `cut_of` raises.
     """
     try:
         trace = _core.Trace(path)
     except _core.TraceError as error:
         raise Failure(f"trace {printable(path)}: {error}") from None
-    return TraceWorkload(Path(path), trace, cut_of, first)
+    return TraceWorkload(Path(path), trace, cut_of, first, progress)
 
 
 class TraceWorkload(Workload):
@@ -81,6 +87,7 @@ class TraceWorkload(Workload):
         trace: _core.Trace,
         cut_of: CutOf | None = None,
         first: FirstProgram | None = None,
+        progress: ReadingProgress | None = None,
     ) -> None:
         super().__init__()
         self._cancel = _core.CancelFlag()  # of walks through the trace
@@ -104,7 +111,7 @@ class TraceWorkload(Workload):
                     walk = pool.submit(self._survey, cut, first)
                     names = _Names(trace, modules, symbols, variables, groups, self.warnings.append)
                     self.digest = _digest(path, variables, groups)
-                    self.survey = walk.result()
+                    self.survey = self._result(walk, progress)
                 except BaseException:  # Ctrl-C, which other threads do not see
                     self._cancel.set()
                     raise
@@ -165,6 +172,13 @@ class TraceWorkload(Workload):
         with self._lock:
             made = self._in_order.pop(machine.l1, None) if not offset_bytes else None
         return super().lines_in_order(machine, offset_bytes, cancel) if made is None else made
+
+    def _result(self, walk: Future[_core.Survey], progress: ReadingProgress | None) -> _core.Survey:
+        """Wait for the survey, and tell now and then how much of the trace is read."""
+        while progress is not None and not wait([walk], _LOOK_S).done:
+            if share := self._cancel.share:  # a trace that is cut short does not say how long it is
+                progress(share, 1)
+        return walk.result()
 
     def _survey(self, cut: Cut | None, first: FirstProgram | None) -> _core.Survey:
         """Survey the trace, and make in the same walk what will be asked for next."""

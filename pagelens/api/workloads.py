@@ -56,34 +56,42 @@ def workload(name: str, size: str | int) -> Declared:
 
 
 def trace(
-    path: str | os.PathLike[str], cut_of: CutOf | None = None, machine: Machine | None = None
+    path: str | os.PathLike[str],
+    cut_of: CutOf | None = None,
+    machine: Machine | None = None,
+    progress: bool = True,
 ) -> TraceWorkload:
     """Return the workload of a trace file that `pagelens trace` or `record` has written.
 
     A trace that was cut short is used, and says so in `.warnings`. `.footprint_bytes` is the most memory that
     the program had at a time, `.objects` lists its allocations. A long trace is read once less if you say
     what it is for: `machine` is the one that `simulate` will get, and `cut_of`, for `place`, names the sample
-    of lines whose course is wanted.
+    of lines whose course is wanted. Reading shows a bar on a terminal, unless `progress` is false.
 
     Raises Failure for a file that is no trace or holds no accesses.
 
     >>> trace("tests/data/trace-version-2.bin").threads
     2
     """
-    found = open_trace(Path(path), cut_of, asked_first(machine) if machine is not None else None)
+    first = asked_first(machine) if machine is not None else None
+    with progress_bar(not progress, "reading the trace", percent=True, patience_s=0.5) as bar:
+        found = open_trace(Path(path), cut_of, first, bar)
     if found.survey.line_events == 0:
         raise Failure(f"trace {path}: it holds no accesses to explain; trace the program again")
     return found
 
 
 def traces(
-    paths: Sequence[str | os.PathLike[str]], machine: Machine | None = None, ranks: int | None = None
+    paths: Sequence[str | os.PathLike[str]],
+    machine: Machine | None = None,
+    ranks: int | None = None,
+    progress: bool = True,
 ) -> JobWorkload:
     """Return the workload of a job whose ranks were traced one by one (`pagelens trace -o app.%r.trace`).
 
     The ranks are those of the traces, in this order. Each has its own pages, objects and threads; they share
     the caches and memories of the node. With more `ranks`, the others are copies of the traced ones in turn.
-    `machine` is as in `trace`.
+    `machine` and `progress` are as in `trace`.
 
     Raises UsageError for no traces, Failure where `trace` does.
 
@@ -92,7 +100,7 @@ def traces(
     """
     if not paths:
         raise UsageError("traces: the list is empty; give a trace of each rank")
-    return JobWorkload([trace(path, machine=machine) for path in paths], ranks)
+    return JobWorkload([trace(path, machine=machine, progress=progress) for path in paths], ranks)
 
 
 def record(
@@ -133,7 +141,7 @@ def record(
             raise Interrupted(f"interrupted while tracing{kept}")
         if why := nothing_to_explain(result, request):
             raise Failure(why)
-        return trace(result.path)
+        return trace(result.path, progress=progress)
 
     return _written(output, write)
 
@@ -174,7 +182,7 @@ def import_trace(
                     bar(done, total)
 
             import_file(chosen, os.fspath(path), result, program=program, any_tlb=any_tlb, report=report)
-        return trace(result)
+        return trace(result, progress=progress)
 
     return _written(output, write)
 

@@ -118,7 +118,7 @@ def trace_or_open(
     """
     path = Path(target[0])
     if is_trace(path):
-        opened = _opened(target, cut_of, machine)
+        opened = _opened(target, cut_of, machine, quiet)
         with claim_directory(output or OUTPUT / opened.name) as directory:
             yield _fill(opened, machine, ranks, full_size, directory)
         return
@@ -141,7 +141,7 @@ def trace_or_open(
             job = _job(request, directory, name, rank, machine, quiet)
             yield _fill(job, machine, ranks, full_size, directory)
             return
-        program = trace(_trace(request, directory / f"{name}.trace", quiet), cut_of, machine)
+        program = trace(_trace(request, directory / f"{name}.trace", quiet), cut_of, machine, not quiet)
         yield _fill(program, machine, ranks, full_size, directory)
 
 
@@ -177,7 +177,7 @@ def _job(
     found = []
     for path in come:
         try:
-            found.append(trace(path, machine=machine))
+            found.append(trace(path, machine=machine, progress=not quiet))
         except Failure as error:  # such as a rank that was killed before it wrote anything
             print(f"pagelens: {error}; the other ranks are explained", file=sys.stderr)
     if not found:
@@ -192,19 +192,19 @@ def _say_who_runs(ranks: list[int]) -> None:
     )
 
 
-def _opened(target: Sequence[str], cut_of: CutOf | None, machine: Machine) -> Workload:
+def _opened(target: Sequence[str], cut_of: CutOf | None, machine: Machine, quiet: bool) -> Workload:
     """Return a trace, or the job whose ranks several traces are of.
 
     The ranks are in the order of the numbers in their names, as a shell puts `app.10.trace` before
     `app.2.trace`. `cut_of` is that of a single trace.
     """
     if len(target) == 1:
-        return trace(target[0], cut_of, machine)
+        return trace(target[0], cut_of, machine, not quiet)
     for other in target[1:]:
         if not is_trace(Path(other)):
             raise UsageError(f"{target[0]}: is a trace, and {other} behind it is none; leave it out")
     in_order: list[str | os.PathLike[str]] = [*sorted(target, key=_numbers_apart)]
-    return traces(in_order, machine)
+    return traces(in_order, machine, progress=not quiet)
 
 
 def _numbers_apart(name: str) -> list[tuple[bool, int, str]]:

@@ -95,3 +95,27 @@ TEST_CASE("merge: a thread that has the id of one that ended goes on from its fi
     CHECK(order == std::vector<std::uint64_t>{0, 1});
     CHECK(survey(reader).instructions[0] == 120 * k);
 }
+
+TEST_CASE("survey: it says which share of the instructions it has behind it") {
+    constexpr std::uint64_t stamps = 10000;
+    const auto shares = [](std::uint64_t instructions) {
+        const TemporaryFile file;
+        TraceWriter writer(file.path, {});
+        for (std::uint64_t i = 1; i <= stamps; ++i) {
+            writer.thread(0).stamp(i * k);
+            writer.thread(0).put({EventKind::read, i, 0, 0});
+        }
+        TraceSummary summary;
+        summary.instructions = instructions;
+        writer.finish(summary);
+        std::vector<float> found;
+        survey(TraceReader(file.path), [&](float share) { found.push_back(share); });
+        return found;
+    };
+    const std::vector<float> found = shares(stamps * k);
+    REQUIRE(found.size() == 3);  // after every 4096 batches
+    CHECK(found[0] == 0);
+    CHECK(found[1] == doctest::Approx(4096.0 / stamps).epsilon(0.01));
+    CHECK(found[2] == doctest::Approx(8192.0 / stamps).epsilon(0.01));
+    CHECK(shares(0) == std::vector<float>(3));  // nobody knows how long the run was
+}

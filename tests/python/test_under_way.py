@@ -1,7 +1,9 @@
 """What is known of a replay while it is under way: how far it is, and that it stops when it is asked to."""
 
 import threading
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from pagelens import _core
 from pagelens.accesses.declared import declared
 from pagelens.accesses.declared.workload import DeclaredWorkload
-from pagelens.accesses.trace import open_trace
+from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.address.units import FRAME_BITS
 from pagelens.ensemble.pieces import Piece
@@ -113,3 +115,17 @@ def test_progress_moves_within_a_piece(tmp_path: Path) -> None:
     assert seen[0] == 0
     assert seen[-1] == 1
     assert seen == sorted(seen)
+
+
+def test_how_much_of_a_trace_is_read_is_told_while_it_is_surveyed() -> None:
+    walk, told = Future[_core.Survey](), list[tuple[float, int]]()
+    opened = TraceWorkload.__new__(TraceWorkload)
+    opened._cancel = SimpleNamespace(share=0.25)  # type: ignore[assignment]
+    survey = object()
+
+    def progress(done: float, total: int) -> None:
+        told.append((done, total))
+        walk.set_result(survey)  # type: ignore[arg-type]
+
+    assert opened._result(walk, progress) is survey  # type: ignore[comparison-overlap]
+    assert told == [(0.25, 1)]
