@@ -149,6 +149,9 @@ def _difference(io: Io, path: str, base: str, sizes: Floats) -> Floats:
 
 def _dropped(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
     """Add what is dropped from the page cache, and what a close writes out after a truncation."""
+    for name, call in (("truncated_bytes", io.replacing_open), ("rewritten_bytes", io.replacing_close)):
+        if call is not None:
+            cpu_s[:] = np.where(frame[name].to_numpy() > 0, np.maximum(cpu_s, call.value), cpu_s)
     cpu_s += frame["dropped_bytes"].to_numpy() * pace(
         io.truncating, io.small_folio_truncating, frame["dropped_share"].to_numpy()
     )

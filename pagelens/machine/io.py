@@ -187,6 +187,14 @@ class Io(Table):
     creating: Sourced[Seconds] | None = Field(
         default=None, description="processor time of making a file, and of closing it"
     )
+    replacing_open: Sourced[Seconds] | None = Field(
+        default=None, description="processor time of an open that truncates a file of 4 KiB"
+    )
+    replacing_close: Sourced[Seconds] | None = Field(
+        default=None,
+        description="processor time of the close after it, where 4 KiB were written: many file systems then "
+        "write them out",
+    )
     call: Sourced[Seconds] | None = Field(
         default=None, description="a system call that does nothing, as lseek"
     )

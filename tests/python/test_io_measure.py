@@ -38,6 +38,8 @@ def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch:
     assert all(len(times) == 4 for times in measured.moments.values())  # two in each round
     assert all(len(of) >= 2 for by_size in measured.samples.values() for of in by_size.values())
     assert io.small_folio_truncating is not None
+    assert io.replacing_open is not None
+    assert io.replacing_close is not None
     measured.moments = {"overwrite": [2e-6, 3e-6, 9e-6, *[2.5e-6] * 5], "direct_write": [4e-6, 5e-6]}
     assert measured.spread == 1.5  # the worst of eight moments does not count
     assert list(tmp_path.iterdir()) == []
@@ -170,7 +172,7 @@ def test_tables_that_make_no_sense_are_refused(rows: str, why: str) -> None:
         parse_machine((MACHINE + io).encode(), "it")
 
 
-@pytest.mark.parametrize("last", ["", 'small_folio_sync_work = { value = "1 GB/s", source = "x" }\n'])
+@pytest.mark.parametrize("last", ["", 'replacing_close = { value = "1 us", source = "x" }\n'])
 def test_what_an_earlier_version_measured_is_measured_again(
     last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,7 +200,7 @@ def _machine_with_io(name: str | None, recording: Recording, quiet: bool) -> Mac
             pass
         else:
             # Earlier versions measured less.
-            if machine.io is not None and machine.io.small_folio_sync_work is not None:
+            if machine.io is not None and machine.io.replacing_close is not None:
                 _say(f"{kept} says what operations take; `pagelens measure io` renews it")
                 return machine
     with progress_bar(quiet, f"series on {folder}") as bar:

@@ -21,6 +21,7 @@ _WRITER_BYTES = 32 * MIB  # of each of several writers
 # looks at each such number for a new file (fs/ext4/ialloc.c, recently_deleted). So few files are made, lest
 # they slow down the programs that are recorded next, and none is removed before the last round.
 _NEW_FILES = 8
+_REPLACED, _FIRST_ONES = 10, 2  # times that a small file is replaced; at first it has no place on the disk
 _COPIES = 3  # measurements of the rate of copies
 
 
@@ -47,6 +48,7 @@ def call_steps(
 ) -> Iterator[Callable[[], None]]:
     """Yield the parts of one round. They begin without the scratch file."""
     yield lambda: _single_calls(m, scratch, new_files, each_s)
+    yield lambda: _replaced(m, scratch)
     yield lambda: _drops(m, scratch, MIB, "")
     yield lambda: _drops(m, scratch, 4096, "small_folio_")
     yield lambda: _read_rate(m, scratch)
@@ -77,6 +79,24 @@ def _single_calls(m: Measured, scratch: Scratch, new_files: NewFiles, each_s: fl
     scratch.remove()
     # The least of several, because another program may get the processor during a copy.
     m.keep_pace("copying", min(_probes.copy_seconds(MIB, 16) for _ in range(_COPIES)), 16 * MIB)
+
+
+def _replaced(m: Measured, scratch: Scratch) -> None:
+    """Measure the open that truncates a small file, and the close that writes the new contents out."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with on_core(m.interrupt_core):
+        for number in range(_REPLACED):
+            cpu = time.thread_time()
+            file = os.open(scratch.path, flags, 0o600)
+            opened = time.thread_time() - cpu
+            os.pwrite(file, b"x" * 4096, 0)
+            cpu = time.thread_time()
+            os.close(file)
+            closed = time.thread_time() - cpu
+            if number >= _FIRST_ONES:
+                m.keep_call("replacing_open", [(opened, opened)])
+                m.keep_call("replacing_close", [(closed, closed)])
+    scratch.remove()
 
 
 def _drops(m: Measured, scratch: Scratch, size: int, prefix: str) -> None:

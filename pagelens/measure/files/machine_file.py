@@ -72,7 +72,7 @@ def _values(m: Measured) -> dict[str, dict[str, object]]:
     if "sync" in m.seconds:
         source("sync", _time(m.seconds["sync"].wall_s), f"{_HERE}: 4 KiB written at the end and fsync")
         source("sync_cpu", _time(m.seconds["sync"].cpu_s), f"{_HERE}: 4 KiB written at the end and fsync")
-    for key in ("opening", "creating", "call"):
+    for key in ("opening", "creating", "call", "replacing_open", "replacing_close"):
         if key in m.seconds:
             source(key, _time(m.seconds[key].cpu_s), _HERE)
     for key, rate in _RATES.items():
