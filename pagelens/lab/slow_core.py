@@ -1,11 +1,13 @@
 """Shows on any machine what a slow core does to I/O: an emulated processor before a throttled disk.
 
-The guest writes a file with dd, buffered and direct, with requests of several sizes, and syncs it. The times
-of two sizes give a model of each way, and predict the other sizes:
+The guest writes a file with dd, buffered and direct, with requests of several sizes, and syncs it. It also
+writes many files of several sizes with split. The times of two sizes give a model of each way, and predict
+the other sizes:
 
 - buffered: a time for each request and one for each byte, both of the processor. The sum is compared with the
   disk, and the larger one counts, because the kernel writes back while the program goes on.
 - direct: a time for each request, and one for each byte, one after the other.
+- files: the same as buffered, with a time for each file.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pagelens.errors import Failure, UsageError
@@ -26,9 +28,13 @@ from pagelens.lab.kernels import DEFAULT_KERNEL, find_kernel
 
 MIB = 1 << 20
 REQUESTS = (4 << 10, 64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB)
-GIVEN = (REQUESTS[0], 4 * MIB)  # the requests whose times are the model's inputs
+FILE_SIZES = (4 << 10, 16 << 10, 64 << 10, 256 << 10, MIB)
+FILES_BYTES = 16 * MIB  # of all files of one size
+BUFFERED, DIRECT, FILES = "buffered", "direct", "files"
+# The sizes whose times are the model's inputs.
+GIVEN = {BUFFERED: (REQUESTS[0], 4 * MIB), DIRECT: (REQUESTS[0], 4 * MIB), FILES: (FILE_SIZES[0], MIB)}
 LEAST_BYTES, MOST_BYTES = 32 * MIB, 4096 * MIB  # of a file
-_MOUNT, _FILE = "/lab/slow", "/lab/slow/file"
+_MOUNT, _FILE, _MANY, _SOURCE = "/lab/slow", "/lab/slow/file", "/lab/slow/many", "/lab/source"
 _MODULES = ("crc32c_generic", "ext4", "virtio_pci", "virtio_blk")
 _MEMORY = 1 << 30
 _MOST_TIMES, _QUICK_S = 3, 5.0  # of writing a file
@@ -39,10 +45,11 @@ _INTERRUPTS = slice(5, 7)
 
 @dataclass(frozen=True)
 class Written:
-    """A file that the guest wrote. Times are of the guest's clock, in seconds."""
+    """What the guest wrote in one way. Times are of the guest's clock, in seconds."""
 
-    request: int  # bytes
-    direct: bool
+    way: str
+    request: int  # bytes of each request, or of each file
+    bytes: int  # of all
     seconds: float
     busy: float  # share of the time that the processor was busy
     predicted_s: float | None = None  # None: an input of the model
@@ -54,7 +61,9 @@ def write_in_guest(
     kernel: str = DEFAULT_KERNEL,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Written]:
-    """Write the file with each size of requests, buffered and direct, and predict all but two of each way.
+    """Write the file with each size of requests, buffered and direct, and many files of each size.
+
+    Predict all but two sizes of each way.
 
     Raises UsageError for sizes out of range, and Failure where the guest fails.
     """
@@ -62,13 +71,14 @@ def write_in_guest(
         raise UsageError(f"--size {file_bytes >> 20}MiB: a multiple of 16 MiB from 32 MiB to 4 GiB")
     if not 1e6 <= disk_rate <= 100e9:
         raise UsageError(f"--disk {disk_rate / 1e6:g}MB/s: 1 MB/s to 100 GB/s")
-    dd = shutil.which("dd")
-    if dd is None:
-        raise Failure("dd is not in PATH; install coreutils")
     found = find_kernel(kernel)
     root = Initramfs()
     add_modules(root, found, _MODULES)
-    root.add_program("/lab/dd", Path(dd))
+    for name in ("dd", "split"):
+        program = shutil.which(name)
+        if program is None:
+            raise Failure(f"{name} is not in PATH; install coreutils")
+        root.add_program(f"/lab/{name}", Path(program))
     with tempfile.TemporaryDirectory(prefix="pagelens-lab-") as folder:
         image = Path(folder) / "disk"
         with image.open("wb") as file:
@@ -76,62 +86,67 @@ def write_in_guest(
         with Guest(kernel=found, memory=_MEMORY, files=root, disk=Disk(image, disk_rate)) as guest:
             load_modules(guest)
             guest.shell(
-                f"mke2fs -q /dev/vda && mkdir -p {_MOUNT} && mount -t ext4 -o noatime /dev/vda {_MOUNT}"
+                f"mke2fs -q /dev/vda && mkdir -p {_MOUNT} && mount -t ext4 -o noatime /dev/vda {_MOUNT} && "
+                f"dd if=/dev/zero of={_SOURCE} bs={MIB} count={FILES_BYTES // MIB}"
             ).checked()
+            wanted = [(way, size) for way in (BUFFERED, DIRECT) for size in REQUESTS]
+            wanted += [(FILES, size) for size in FILE_SIZES]
             written = []
-            for number, (request, direct) in enumerate((r, d) for d in (False, True) for r in REQUESTS):
+            for number, (way, size) in enumerate(wanted):
                 if progress is not None:
-                    progress(number, 2 * len(REQUESTS))
-                written.append(_write_again(guest, file_bytes, request, direct))
-    return list(predicted(written, file_bytes, disk_rate))
+                    progress(number, len(wanted))
+                written.append(_write_again(guest, way, size, FILES_BYTES if way == FILES else file_bytes))
+    return list(predicted(written, disk_rate))
 
 
-def predicted(written: list[Written], file_bytes: int, disk_rate: float) -> Iterator[Written]:
-    """Yield the files with the time that the model predicts from those of two sizes of requests."""
-    for direct in (False, True):
-        of = {each.request: each for each in written if each.direct == direct}
-        small, large = (of[request] for request in GIVEN)
-        counts = [file_bytes / request for request in GIVEN]
-        spent = [each.seconds * (1.0 if direct else each.busy) for each in (small, large)]
+def predicted(written: list[Written], disk_rate: float) -> Iterator[Written]:
+    """Yield all with the time that the model predicts from those of two sizes of each way."""
+    for way, given in GIVEN.items():
+        of = {each.request: each for each in written if each.way == way}
+        small, large = (of[size] for size in given)
+        counts = [each.bytes / each.request for each in (small, large)]
+        spent = [each.seconds * (1.0 if way == DIRECT else each.busy) for each in (small, large)]
         per_request = max(0.0, (spent[0] - spent[1]) / (counts[0] - counts[1]))
-        per_file = spent[1] - per_request * counts[1]
+        rest = spent[1] - per_request * counts[1]
         for each in of.values():
-            time = per_request * file_bytes / each.request + per_file
-            if not direct:
-                time = max(time, file_bytes / disk_rate)
-            given = each.request in GIVEN
-            yield Written(each.request, direct, each.seconds, each.busy, None if given else time)
+            time = per_request * each.bytes / each.request + rest
+            if way != DIRECT:
+                time = max(time, each.bytes / disk_rate)
+            yield replace(each, predicted_s=None if each.request in given else time)
 
 
-def _write_again(guest: Guest, file_bytes: int, request: int, direct: bool) -> Written:
-    """Write the file up to three times if that is quick, and return the shortest time.
+def _write_again(guest: Guest, way: str, size: int, total: int) -> Written:
+    """Write up to three times if that is quick, and return the shortest time.
 
     The emulator shares the host's processors, so other programs make single times longer.
     """
     found: list[Written] = []
     while len(found) < _MOST_TIMES and sum(each.seconds for each in found) < _QUICK_S:
-        found.append(_write(guest, file_bytes, request, direct))
+        found.append(_write(guest, way, size, total))
     return min(found, key=lambda each: each.seconds)
 
 
-def _write(guest: Guest, file_bytes: int, request: int, direct: bool) -> Written:
-    how = "oflag=direct" if direct else ""
+def _write(guest: Guest, way: str, size: int, total: int) -> Written:
+    if way == FILES:
+        work = f"/lab/split -a 5 -b {size} {_SOURCE} {_MANY}/f && sync"
+    else:
+        how = "oflag=direct" if way == DIRECT else ""
+        work = f"/lab/dd if=/dev/zero of={_FILE} bs={size} count={total // size} conv=fsync {how} 2>/dev/null"
     # The first file takes blocks that no other had; later ones are removed and the disk is idle before.
     output = guest.shell(
-        f"rm -f {_FILE}; sync; echo 3 >/proc/sys/vm/drop_caches; cat /proc/uptime; head -1 /proc/stat; "
-        f"/lab/dd if=/dev/zero of={_FILE} bs={request} count={file_bytes // request} conv=fsync {how} "
-        "2>/dev/null || echo failed; cat /proc/uptime; head -1 /proc/stat"
+        f"rm -rf {_FILE} {_MANY}; mkdir {_MANY}; sync; echo 3 >/proc/sys/vm/drop_caches; cat /proc/uptime; "
+        f"head -1 /proc/stat; {work} || echo failed; cat /proc/uptime; head -1 /proc/stat"
     ).checked()
-    return _parsed(output, request, direct)
+    return _parsed(output, way, size, total)
 
 
-def _parsed(output: str, request: int, direct: bool) -> Written:
+def _parsed(output: str, way: str, size: int, total: int) -> Written:
     times = re.findall(r"^(\d+\.\d+) \d+\.\d+\s*$", output, re.MULTILINE)
     counts = re.findall(r"^cpu +([\d ]+)\s*$", output, re.MULTILINE)
     if len(times) != 2 or len(counts) != 2 or "failed" in output:
-        raise Failure(f"the guest's dd failed: {output.strip()[-200:]!r}; give it a smaller --size")
+        raise Failure(f"the guest could not write: {output.strip()[-200:]!r}; give it a smaller --size")
     before, after = ([int(word) for word in line.split()] for line in counts)
     spent = [last - first for first, last in zip(before, after, strict=True)]
     seconds = max(float(times[1]) - float(times[0]), 0.01)
     busy = sum(spent[_BUSY]) + sum(spent[_INTERRUPTS])
-    return Written(request, direct, seconds, busy / max(1, sum(spent[:8])))
+    return Written(way, size, total, seconds, busy / max(1, sum(spent[:8])))

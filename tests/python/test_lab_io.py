@@ -5,43 +5,57 @@ import pytest
 from pagelens.cli.text.lab_io import render_written
 from pagelens.errors import Failure, UsageError
 from pagelens.lab import slow_core, write_in_guest
-from pagelens.lab.slow_core import MIB, REQUESTS, Written, predicted
+from pagelens.lab.slow_core import (
+    BUFFERED,
+    DIRECT,
+    FILE_SIZES,
+    FILES,
+    FILES_BYTES,
+    MIB,
+    REQUESTS,
+    Written,
+    predicted,
+)
 
 FILE, RATE = 256 * MIB, 400e6
 # 50 us a buffered request and 1.5 s a file, of which the processor is busy all the time; 100 us a direct one.
 BUFFERED_S = {request: FILE / request * 50e-6 + 1.5 for request in REQUESTS}
 DIRECT_S = {request: FILE / request * 100e-6 + 0.7 for request in REQUESTS}
+FILES_S = {size: FILES_BYTES / size * 2e-3 + 0.2 for size in FILE_SIZES}  # 2 ms a file
 
 
 def guest(busy: float = 1.0) -> list[Written]:
-    buffered = [Written(request, False, BUFFERED_S[request] / busy, busy) for request in REQUESTS]
-    return [*buffered, *(Written(request, True, DIRECT_S[request], 0.3) for request in REQUESTS)]
+    buffered = [Written(BUFFERED, size, FILE, BUFFERED_S[size] / busy, busy) for size in REQUESTS]
+    files = [Written(FILES, size, FILES_BYTES, FILES_S[size] / busy, busy) for size in FILE_SIZES]
+    return [*buffered, *(Written(DIRECT, size, FILE, DIRECT_S[size], 0.3) for size in REQUESTS), *files]
 
 
 def test_two_sizes_predict_the_others() -> None:
-    found = list(predicted(guest(), FILE, RATE))
-    assert [each.request for each in found if each.predicted_s is None] == [4096, 4 * MIB] * 2
+    found = list(predicted(guest(), RATE))
+    inputs = [4096, 4 * MIB, 4096, 4 * MIB, 4096, MIB]
+    assert [each.request for each in found if each.predicted_s is None] == inputs
     told = [each for each in found if each.predicted_s is not None]
-    assert len(told) == 8
+    assert len(told) == 11
     assert [each.predicted_s for each in told] == pytest.approx([each.seconds for each in told])
 
 
-def test_only_busy_time_is_the_processors() -> None:
-    found = [each for each in predicted(guest(busy=0.5), FILE, RATE) if not each.direct]
+@pytest.mark.parametrize(("way", "spent"), [(BUFFERED, BUFFERED_S), (FILES, FILES_S)])
+def test_only_busy_time_is_the_processors(way: str, spent: dict[int, float]) -> None:
+    found = [each for each in predicted(guest(busy=0.5), RATE) if each.way == way]
     told = {each.request: each.predicted_s for each in found if each.predicted_s is not None}
-    assert told == pytest.approx({request: BUFFERED_S[request] for request in told})
+    assert told == pytest.approx({request: spent[request] for request in told})
 
 
 def test_a_slow_disk_bounds_buffered_writes() -> None:
-    found = [each for each in predicted(guest(busy=0.1), FILE, 10e6) if not each.direct]
+    found = [each for each in predicted(guest(busy=0.1), 10e6) if each.way == BUFFERED]
     assert {each.predicted_s for each in found if each.predicted_s is not None} == {FILE / 10e6}
 
 
 def test_the_answer_begins_with_both_rates_and_fits_80_columns() -> None:
-    lines = list(render_written(list(predicted(guest(), FILE, RATE)), FILE, RATE))
+    lines = list(render_written(list(predicted(guest(), RATE)), RATE))
     assert lines[0].startswith("On this emulated core, buffered writes reach")
     assert max(map(len, lines)) <= 80
-    assert sum("+0%" in line or "-0%" in line for line in lines) == 8
+    assert sum("+0%" in line or "-0%" in line for line in lines) == 11
 
 
 CLOCKS = """4.00 3.00
@@ -52,11 +66,11 @@ cpu  120 0 250 1050 20 10 15 0 0 0
 
 
 def test_busy_time_is_all_but_idle_and_waiting() -> None:
-    done = slow_core._parsed(CLOCKS, 4096, direct=False)
+    done = slow_core._parsed(CLOCKS, BUFFERED, 4096, MIB)
     assert (done.seconds, done.busy) == (2.5, pytest.approx(185 / 245))
     for damaged in ("", CLOCKS[:-36], f"{CLOCKS}failed\n"):
         with pytest.raises(Failure, match="smaller --size"):
-            slow_core._parsed(damaged, 4096, direct=False)
+            slow_core._parsed(damaged, BUFFERED, 4096, MIB)
 
 
 @pytest.mark.parametrize(("took", "wanted", "times"), [((2.5, 0.5, 9), 0.5, 3), ((6, 1), 6, 1)])
@@ -64,8 +78,8 @@ def test_other_programs_make_a_quick_file_no_longer(
     took: tuple[float, ...], wanted: float, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = list(took)
-    monkeypatch.setattr(slow_core, "_write", lambda *_: Written(4096, True, left.pop(0), 1.0))
-    assert slow_core._write_again(None, FILE, 4096, True).seconds == wanted  # type: ignore[arg-type]
+    monkeypatch.setattr(slow_core, "_write", lambda *_: Written(DIRECT, 4096, FILE, left.pop(0), 1.0))
+    assert slow_core._write_again(None, DIRECT, 4096, FILE).seconds == wanted  # type: ignore[arg-type]
     assert len(took) - len(left) == times
 
 
@@ -79,7 +93,10 @@ def test_sizes_out_of_range_are_refused() -> None:
 
 @pytest.mark.long
 def test_on_a_real_kernel_the_core_bounds_buffered_writes_and_not_direct_ones() -> None:
-    found = {(each.request, each.direct): each for each in write_in_guest(64 * MIB, RATE)}
-    buffered, direct = found[MIB, False], found[MIB, True]
+    found = {(each.way, each.request): each for each in write_in_guest(64 * MIB, RATE)}
+    buffered, direct = found[BUFFERED, MIB], found[DIRECT, MIB]
     assert buffered.busy > 0.8
     assert buffered.seconds > 1.5 * direct.seconds
+    small = found[FILES, 16 << 10]
+    assert small.seconds > 2 * found[FILES, MIB].seconds  # 1,024 files take longer than 16
+    assert small.predicted_s is not None

@@ -293,10 +293,10 @@ def io_command(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show what a slow core does to I/O: buffered and direct writes of an emulated guest.
+    """Show what a slow core does to I/O: writes and small files of an emulated guest.
 
     The guest has one processor, which QEMU emulates, and a disk of the given rate.
-    A model takes the times of two sizes of requests, and predicts those of the others.
+    A model takes the times of two sizes of requests or files, and predicts the others.
     """
     from pagelens.cli.text.lab_io import render_written
     from pagelens.progress import progress_bar
@@ -308,7 +308,7 @@ def io_command(
         rows = [dataclasses.asdict(each) for each in written]
         typer.echo(json.dumps({"schema": "pagelens lab io", "version": 1, "written": rows}, indent=1))
     elif not quiet:
-        typer.echo("\n".join(render_written(written, file_bytes, rate)))
+        typer.echo("\n".join(render_written(written, rate)))
 
 
 @app.command(
