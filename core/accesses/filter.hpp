@@ -21,6 +21,8 @@
 // right:
 // - the 8th line of the 64-set falls out: the seven others must be younger in D;
 // - the 2nd line of the 512-set falls out: the 1st must be younger.
+// A touch makes its line the youngest of D. Lines that were used after it would each need a touch
+// of their own before it falls out. So where the 8th line needs any touch, D is made the same as F.
 // A line that a stream_store or an unmap dropped keeps its place as a ghost, which is told nothing
 // and vouched for by nothing: had it left, the lines behind it would move up and count as resident
 // in caches that it pushed them out of.
@@ -176,15 +178,30 @@ class Filter {
             }
         }
         if (!enters || is_ghost(set.lines[ways - 1].line)) return;
-        unsigned touched = 0;  // 512-sets, whose younger lines must stay younger
-        for (unsigned way = ways - 1; way-- > 0;) {
-            if (is_ghost(set.lines[way].line)) continue;
-            const unsigned small_set = 1u << (set.lines[way].line >> 6 & 7);
-            if (set.lines[way].told < set.lines[ways - 1].told || (touched & small_set)) {
-                touch(set, way);
-                touched |= small_set;
-            }
+        if (!falls_out_first(set)) put_in_order(set);
+    }
+
+    // Returns whether a replay holds the last line of F for the oldest one.
+    static bool falls_out_first(const Set& set) {
+        const std::uint64_t told = set.lines[ways - 1].told;
+        for (const Line& stays : set.lines)
+            if (stays.told < told && !is_ghost(stays.line)) return false;
+        return true;
+    }
+
+    // Makes D the same as F: touches the oldest line that D holds older than one used before it,
+    // and all lines used after it.
+    void put_in_order(Set& set) {
+        unsigned left = ways;
+        for (std::uint64_t latest = 0; left > 0; --left) {
+            const Line& next = set.lines[left - 1];
+            if (is_ghost(next.line)) continue;
+            if (next.told < latest) break;
+            latest = next.told;
         }
+        while (left-- > 0)
+            if (!is_ghost(set.lines[left].line)) touch(set, left);
+        set.disorder = 0;
     }
 
     void touch(Set& set, unsigned way) {

@@ -388,6 +388,20 @@ TEST_CASE("filter: a copy loop leaves one event a line") {
     CHECK(others == 0);
 }
 
+// Lines that only pass through a set need no touch, whatever came before them.
+TEST_CASE("filter: lines used out of order are touched once, and those after them never") {
+    std::vector<Access> accesses;
+    const auto use = [&](std::uint64_t number) {  // lines of one set, apart in the sets of 512
+        accesses.push_back({Access::load, 0x7f0000000000 + number * page_bytes});
+    };
+    for (std::uint64_t number = 0; number < 8; ++number) use(number);
+    use(2);
+    for (std::uint64_t number = 8; number < 1000; ++number) use(number);
+    const std::vector<Event> events = filtered(accesses);
+    CHECK(std::ranges::count(events, EventKind::touch, &Event::kind) <= 8);
+    check_exact(accesses);
+}
+
 TEST_CASE("filter: a page has its first read and first write once, and again after it went") {
     const std::uint64_t page = 0x5000;
     const std::uint64_t address = page * page_bytes;
