@@ -6,6 +6,8 @@
 // sets are independent, and the order of accesses *within* a set is preserved (page_runs.hpp).
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstdint>
 
 namespace pagelens {
@@ -42,8 +44,11 @@ static_assert(sizeof(Op) == 16);
 
 inline Op make_op(OpKind kind, std::uint32_t page, std::uint64_t lines, std::uint16_t object = 0,
                   unsigned thread = 0) {
-    return Op{page, object, static_cast<std::uint16_t>(thread & 0xfff),
-              static_cast<std::uint16_t>(static_cast<unsigned>(kind) & 0xf), lines};
+    // Put together in registers: a copy of fields that were stored one by one has to wait for them.
+    const std::uint64_t head = page | std::uint64_t{object} << 32 |
+                               std::uint64_t{thread & 0xfff} << 48 |
+                               static_cast<std::uint64_t>(kind) << 60;
+    return std::bit_cast<Op>(std::array{head, lines});
 }
 
 }  // namespace pagelens

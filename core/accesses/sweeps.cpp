@@ -158,6 +158,24 @@ class SweepProgram final : public Program {
     std::vector<std::uint64_t> instructions_;
 };
 
+// The ops of a batch, in memory that only grows. Room is made for many at a time, so that an op
+// goes there straight from registers.
+class OpBatch {
+  public:
+    [[nodiscard]] std::size_t size() const { return size_; }
+    [[nodiscard]] std::span<const Op> ops() const { return {ops_.data(), size_}; }
+    void shorten(std::size_t size) { size_ = size; }
+    void make_room(std::size_t more) {
+        if (ops_.size() < size_ + more) ops_.resize(2 * (size_ + more));
+    }
+    // Precondition: there is room.
+    void put(const Op& op) { ops_[size_++] = op; }
+
+  private:
+    std::vector<Op> ops_;
+    std::size_t size_ = 0;
+};
+
 // Walks the sweeps in turns: in one turn each thread visits the next page of each of its streams.
 // Threads run in lockstep, as they do between the barriers of a parallel loop.
 class SweepCursor final : public Cursor {
@@ -182,22 +200,24 @@ class SweepCursor final : public Cursor {
     }
     std::span<const Op> in_full() override {
         in_lines_ = true;
-        const std::vector<Op> last(batch_.begin() + static_cast<std::ptrdiff_t>(last_end_),
-                                   batch_.end());
-        batch_.resize(last_begin_);
+        const auto after = batch_.ops().subspan(last_end_);
+        const std::vector<Op> last(after.begin(), after.end());
+        batch_.shorten(last_begin_);
+        batch_.make_room(visits_.size() * lines_per_page + last.size());
         emit_lines();
-        batch_.insert(batch_.end(), last.begin(), last.end());
-        return batch_;
+        for (const Op& op : last) batch_.put(op);
+        return batch_.ops();
     }
 
   private:
     [[nodiscard]] bool in_order() const { return program_.loops().order == LineOrder::all; }
 
     std::span<const Op> advance() {
-        batch_.clear();
-        while (batch_.empty() && phase_ < program_.phases()) {
+        batch_.shorten(0);
+        while (batch_.size() == 0 && phase_ < program_.phases()) {
             if (announce_) {
-                batch_.push_back(make_op(OpKind::phase, phase_, 0));
+                batch_.make_room(1);
+                batch_.put(make_op(OpKind::phase, phase_, 0));
                 announce_ = false;
             }
             if (sweep_ == phase_end_) {
@@ -206,7 +226,7 @@ class SweepCursor final : public Cursor {
                 emit_turn();
             }
         }
-        return batch_;
+        return batch_.ops();
     }
 
     // One thread's way through its part of a stream. It reaches page `at` of the part's `pages` in
@@ -283,6 +303,8 @@ class SweepCursor final : public Cursor {
 
     void emit_turn() {
         const Sweep& sweep = program_.loops().sweeps[sweep_];
+        batch_.make_room(most_of_turn * ways_.size() * (in_order() ? lines_per_page : 1) +
+                         sweep.unmapped.size());
         if (in_order()) {
             visits_.clear();
             for (std::size_t at = 0; at < ways_.size(); ++at)
@@ -302,13 +324,14 @@ class SweepCursor final : public Cursor {
         // One turn later than its fetch, as lines leave a small cache; the last turn flushes.
         if (++turn_ <= turns_) return;
         for (const unsigned array : sweep.unmapped) {
-            batch_.push_back(make_op(OpKind::unmap,
-                                     static_cast<std::uint32_t>(program_.first_page(array)),
-                                     program_.loops().array_pages[array]));
+            batch_.put(make_op(OpKind::unmap,
+                               static_cast<std::uint32_t>(program_.first_page(array)),
+                               program_.loops().array_pages[array]));
         }
         start_sweep(sweep_ + 1);
     }
 
+    static constexpr std::size_t most_of_turn = 3;  // things that a way does
     // Calls visited(Visit) for each thing that one way does in this turn.
     template <class Visited>
     void take_turn(const Sweep& sweep, std::size_t number, Visited&& visited) {
@@ -388,14 +411,14 @@ class SweepCursor final : public Cursor {
 
     void emit(const Visit& v, std::uint64_t page_of_array, std::uint64_t lines) {
         if (lines == 0) return;
-        batch_.push_back(make_op(v.kind, static_cast<std::uint32_t>(v.first_page + page_of_array),
-                                 lines, static_cast<std::uint16_t>(v.stream->array + 1), v.thread));
+        batch_.put(make_op(v.kind, static_cast<std::uint32_t>(v.first_page + page_of_array), lines,
+                           static_cast<std::uint16_t>(v.stream->array + 1), v.thread));
     }
 
     const SweepProgram& program_;
     std::uint64_t visits_of_all_, visits_of_turn_ = 0, visits_done_ = 0;
-    std::vector<Op> batch_;  // keeps its capacity: no allocation once the first turns are done
-    std::vector<Way> ways_;  // of the sweep: thread by thread, stream by stream
+    OpBatch batch_;
+    std::vector<Way> ways_;            // of the sweep: thread by thread, stream by stream
     std::vector<std::uint64_t> next_;  // [way] the turn in which it takes its next step
     std::vector<Visit> visits_;        // of the turn, where lines are in order
     std::size_t of_sweep_ = 0;         // of the turn
