@@ -11,20 +11,30 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_CALLS = 64 }; /* whose functions a thread remembers */
+/* Calls whose functions a thread remembers. One place of a program can ask for two functions, as a
+ * collective of MPI does that also asks for the size of its communicator. */
+enum { MOST_PLACES = 32, MOST_OF_PLACE = 2 };
+
+struct known {
+    const void *from, *wrapper, *inside; /* at the last call */
+    void* next;
+    unsigned long long unloaded; /* libraries by then */
+};
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
     const void* inside; /* the innermost function that was called here */
-    struct {
-        const void *from, *wrapper, *inside; /* at the last call */
-        void* next;
-        unsigned long long unloaded; /* libraries by then */
-    } known[MOST_CALLS];
+    struct known known[MOST_PLACES][MOST_OF_PLACE];
+    /* A handler of a signal may come here while this thread is here. */
+    volatile sig_atomic_t is_writing;
+    volatile unsigned long changes;
 } own;
 
 const void* enter_function(const void* next) {
@@ -97,19 +107,44 @@ static unsigned long long libraries_unloaded(void) {
     return unloaded;
 }
 
+static struct known* of_place(const void* from) {
+    return own.known[((uintptr_t)from >> 2) % MOST_PLACES];
+}
+
+/* Fills in the function that a call like this one found, if one is remembered. */
+static bool remembered(struct known* call) {
+    const struct known* const known = of_place(call->from);
+    const unsigned long changes = own.changes;
+    if (own.is_writing) return false;
+    bool is_known = false;
+    for (int at = 0; at < MOST_OF_PLACE; at++) {
+        if (known[at].from != call->from || known[at].wrapper != call->wrapper) continue;
+        if (known[at].inside != call->inside || known[at].unloaded != call->unloaded) continue;
+        call->next = known[at].next;
+        is_known = true;
+    }
+    atomic_signal_fence(memory_order_seq_cst);
+    return is_known && own.changes == changes;
+}
+
+static void remember(const struct known* call) {
+    if (own.is_writing) return;
+    own.is_writing = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    struct known* const known = of_place(call->from);
+    memmove(known + 1, known, (MOST_OF_PLACE - 1) * sizeof *known);
+    known[0] = *call;
+    own.changes = own.changes + 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    own.is_writing = 0;
+}
+
 void* next_function(const char* name, const void* from, const void* wrapper) {
-    const unsigned long long unloaded = libraries_unloaded();
-    __typeof__(*own.known)* const known = &own.known[((uintptr_t)from >> 2) % MOST_CALLS];
-    if (known->from == from && known->wrapper == wrapper && known->inside == own.inside &&
-        known->unloaded == unloaded)
-        return known->next;
+    struct known call = {from, wrapper, own.inside, NULL, libraries_unloaded()};
+    if (remembered(&call)) return call.next;
     const int saved_errno = errno;
-    void* const next = look_for(name, from, wrapper);
-    known->from = from;
-    known->wrapper = wrapper;
-    known->inside = own.inside;
-    known->next = next;
-    known->unloaded = unloaded;
+    call.next = look_for(name, from, wrapper);
+    remember(&call);
     errno = saved_errno;
-    return next;
+    return call.next;
 }

@@ -122,3 +122,30 @@ def test_fortran_markers_compile_and_do_nothing_outside_the_tracer(tmp_path: Pat
     sources = [headers / "pagelens.f90", "app.f90", "pagelens_fortran.o"]
     subprocess.run(["gfortran", "-Wall", "-Werror", *sources, "-o", "app"], cwd=tmp_path, check=True)
     assert run([tmp_path / "app"], preload=False).stdout == b"in it\n"
+
+
+MPI = r"""
+    int PMPI_Comm_size(int communicator, int *ranks) { *ranks = communicator == 7 ? 2 : 0; return 0; }
+    int MPI_Barrier(int communicator) { return communicator != 7; }
+"""
+BARRIERS = r"""
+    #include <stdio.h>
+    int MPI_Barrier(int), lookups;
+    int dladdr1(const void *code, void *info, void **more, int flags) { lookups++; return 0; }
+    int main(void) {
+        int wrong = 0;
+        for (int call = 0; call < 1000; call++) wrong |= MPI_Barrier(7);
+        printf("%d %d\n", wrong, lookups < 100);
+        return 0;
+    }
+"""
+
+
+def test_a_collective_is_looked_for_once(tmp_path: Path) -> None:
+    """Each call asks for two functions, itself and the size of its communicator. Both stay known."""
+    library, program = tmp_path / "libmpi.so", tmp_path / "barriers"
+    for name, source in {"mpi.c": MPI, "barriers.c": BARRIERS}.items():
+        (tmp_path / name).write_text(source)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "mpi.c"], check=True)
+    subprocess.run(["gcc", "-rdynamic", "-o", program, tmp_path / "barriers.c", library], check=True)
+    assert same_with_and_without([program]) == "0 1\n"
