@@ -40,20 +40,44 @@
     DO(MPI_Scatter, mpi_scatter) DO(MPI_Scatterv, mpi_scatterv) \
     DO(MPI_Scan, mpi_scan) DO(MPI_Exscan, mpi_exscan) \
     DO(MPI_Neighbor_allgather, mpi_neighbor_allgather) \
+    DO(MPI_Neighbor_allgatherv, mpi_neighbor_allgatherv) \
     DO(MPI_Neighbor_alltoall, mpi_neighbor_alltoall) \
     DO(MPI_Neighbor_alltoallv, mpi_neighbor_alltoallv) \
+    DO(MPI_Neighbor_alltoallw, mpi_neighbor_alltoallw) \
+    DO(MPI_Comm_dup, mpi_comm_dup) DO(MPI_Comm_dup_with_info, mpi_comm_dup_with_info) \
+    DO(MPI_Comm_split, mpi_comm_split) DO(MPI_Comm_split_type, mpi_comm_split_type) \
+    DO(MPI_Comm_create, mpi_comm_create) DO(MPI_Comm_create_group, mpi_comm_create_group) \
+    DO(MPI_Comm_free, mpi_comm_free) DO(MPI_Comm_disconnect, mpi_comm_disconnect) \
+    DO(MPI_Cart_create, mpi_cart_create) DO(MPI_Cart_sub, mpi_cart_sub) \
+    DO(MPI_Graph_create, mpi_graph_create) DO(MPI_Dist_graph_create, mpi_dist_graph_create) \
+    DO(MPI_Dist_graph_create_adjacent, mpi_dist_graph_create_adjacent) \
+    DO(MPI_Intercomm_create, mpi_intercomm_create) \
+    DO(MPI_Intercomm_merge, mpi_intercomm_merge) \
     DO(MPI_Wait, mpi_wait) DO(MPI_Waitall, mpi_waitall) \
     DO(MPI_Waitany, mpi_waitany) DO(MPI_Waitsome, mpi_waitsome) \
     DO(MPI_Recv, mpi_recv) DO(MPI_Send, mpi_send) DO(MPI_Ssend, mpi_ssend) \
     DO(MPI_Sendrecv, mpi_sendrecv) DO(MPI_Sendrecv_replace, mpi_sendrecv_replace) \
+    DO(MPI_Bsend, mpi_bsend) DO(MPI_Rsend, mpi_rsend) \
     DO(MPI_Probe, mpi_probe) DO(MPI_Mprobe, mpi_mprobe) DO(MPI_Mrecv, mpi_mrecv) \
+    DO(MPI_Win_create, mpi_win_create) DO(MPI_Win_allocate, mpi_win_allocate) \
+    DO(MPI_Win_allocate_shared, mpi_win_allocate_shared) \
+    DO(MPI_Win_create_dynamic, mpi_win_create_dynamic) DO(MPI_Win_free, mpi_win_free) \
     DO(MPI_Win_fence, mpi_win_fence) DO(MPI_Win_lock, mpi_win_lock) \
     DO(MPI_Win_unlock, mpi_win_unlock) DO(MPI_Win_flush, mpi_win_flush) \
-    DO(MPI_Win_wait, mpi_win_wait)
+    DO(MPI_Win_lock_all, mpi_win_lock_all) DO(MPI_Win_unlock_all, mpi_win_unlock_all) \
+    DO(MPI_Win_flush_all, mpi_win_flush_all) DO(MPI_Win_start, mpi_win_start) \
+    DO(MPI_Win_complete, mpi_win_complete) DO(MPI_Win_wait, mpi_win_wait) \
+    DO(MPI_File_open, mpi_file_open) DO(MPI_File_close, mpi_file_close) \
+    DO(MPI_File_set_view, mpi_file_set_view) DO(MPI_File_set_size, mpi_file_set_size) \
+    DO(MPI_File_sync, mpi_file_sync) \
+    DO(MPI_File_read_all, mpi_file_read_all) DO(MPI_File_write_all, mpi_file_write_all) \
+    DO(MPI_File_read_at_all, mpi_file_read_at_all) \
+    DO(MPI_File_write_at_all, mpi_file_write_at_all)
 /* clang-format on */
 
 /* None takes more arguments: those of MPI_Sendrecv, and Fortran's for the error. All are whole
- * numbers or pointers. One that the caller did not pass is whatever lies on its stack. */
+ * numbers or pointers, and so is the length of a file's name that Fortran adds. One that the caller
+ * did not pass is whatever lies on its stack. */
 enum { MOST_ARGUMENTS = 13 };
 typedef long function(long, long, long, long, long, long, long, long, long, long, long, long, long);
 

@@ -1,4 +1,5 @@
-/* In each round one of the ranks works and the others wait for it in a collective call. */
+/* In each round one of the ranks works and the others wait for it in a collective call. With an
+ * argument, they wait for the last one in calls that make something common. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,18 @@ int main(int argc, char** argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     double* array = calloc(DOUBLES, sizeof *array);
     double sum = 0, mine = 0;
+    if (argc > 1) {
+        MPI_Comm common;
+        MPI_Win window;
+        if (rank == ranks - 1)
+            for (int i = 0; i < 20 * ROUNDS; ++i) mine += work(array);
+        MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &common);
+        if (rank == ranks - 1)
+            for (int i = 0; i < 20 * ROUNDS; ++i) mine += work(array);
+        MPI_Win_create(array, sizeof *array, sizeof *array, MPI_INFO_NULL, common, &window);
+        MPI_Win_free(&window);
+        MPI_Comm_free(&common);
+    }
     for (int round = 0; round < ROUNDS * ranks; ++round) {
         if (round % ranks == rank) mine += work(array);
         MPI_Allreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);

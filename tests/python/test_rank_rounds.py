@@ -161,3 +161,22 @@ def test_ranks_in_fortran_meet_in_collectives(
     source, program = PROGRAMS / "mpi_turns.f90", tmp_path / "turns"
     subprocess.run([compiler, "-O1", "-cpp", f"-DMODULE={module}", source, "-o", program], check=True)
     check_turns(mpirun, pagelens_command, program, tmp_path)
+
+
+def test_ranks_do_not_work_while_they_wait_for_a_communicator_or_a_window(
+    built: Callable[..., Path], pagelens_command: Path, tmp_path: Path
+) -> None:
+    mpirun, compiler = found("mpirun.mpich", "mpicc.mpich")
+    program = built("mpi_turns", compiler=compiler)
+    executed = []
+    for arguments in ([], ["common"]):
+        subprocess.run(
+            [mpirun, "-n", "2", pagelens_command, "trace", "-o", "app.%r.trace", "--", program, *arguments],
+            cwd=tmp_path, capture_output=True, check=True,
+        )  # fmt: skip
+        job = traces([tmp_path / f"app.{rank}.trace" for rank in range(2)])
+        assert isinstance(job, JobWorkload)
+        executed.append([int(trace.survey.rounds[2].sum()) for trace in job.traces])
+    first, last = np.subtract(executed[1], executed[0])
+    assert last > 10_000_000
+    assert first < 0.05 * last
