@@ -62,7 +62,8 @@ def transfers(
     lines = [found for found in (_lines_of_l2(machine, counts), _lines_of_l3(machine, counts)) if found]
     if not lines:
         return None
-    ways = [moved * LINE_BYTES * sharing / width / clock for moved, width, sharing in lines]
+    # The cores that are in use are the first ones, so fewer than share a cache have it for themselves.
+    ways = [moved * LINE_BYTES * min(sharing, cores_used) / width / clock for moved, width, sharing in lines]
     at_once, one_by_one = np.maximum.reduce(ways), np.add.reduce(ways)
     if machine.cores.transfers is None or machine.cores.transfers.value == "at once":
         return Transfers(at_once, at_once, one_by_one)

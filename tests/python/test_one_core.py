@@ -2,7 +2,7 @@
 
 import pytest
 
-from pagelens.machine import Machine, load_machine
+from pagelens.machine import Machine, Sourced, load_machine, modelled_times
 from pagelens.reproduce.programs.one_core import KERNELS, Core
 
 
@@ -39,3 +39,24 @@ def test_a_stream_from_a_cache_is_bounded_by_its_lines_and_by_their_turns() -> N
     for level in ("L2", "L3"):
         times = core.times(KERNELS["triad"], level)
         assert times.at_once_time_s[0] < times.time_s[0] <= times.serial_time_s[0]
+
+
+def test_one_core_has_the_whole_way_of_an_l2_that_two_share() -> None:
+    machine = load_machine("cori-haswell")
+    stated = {
+        "width": Sourced(value=32.0, assumed="by hand"),
+        "shared_by": Sourced(value=2, assumed="by hand"),
+    }
+    shared = machine.model_copy(update={"l2": machine.l2.model_copy(update=stated)})
+    names = ("instructions", "l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads")
+    counts = {name: [0.0] for name in (*names, "dram_reads", "dram_writes", "dram_time_s")} | {
+        "l2_references": [1e9]
+    }
+
+    def cycles_of_line(cores: int) -> float:
+        seconds = modelled_times(shared, counts, cores).resources["caches"][0]
+        return float(seconds * machine.cores.frequency.value / 1e9)
+
+    assert cycles_of_line(1) == pytest.approx(2)
+    assert cycles_of_line(2) == pytest.approx(2)  # half of the lines each, at half of the width
+    assert cycles_of_line(4) == pytest.approx(1)
