@@ -91,8 +91,9 @@ def _lines_of_l3(machine: Parts, counts: Columns) -> tuple[Floats, float, int] |
     l3, fetched = machine.l3, _counted(counts, "l2_misses")
     if l3 is None or l3.width is None or fetched is None:
         return None
-    # A victim L3 takes all that leaves an L2, which is as much as comes to it.
-    left = fetched if l3.inclusion.value == "victim" else _counted(counts, "l2_write_backs", "l2_writebacks")
+    # An L3 that holds what leaves an L2 takes all of it, which is as much as comes to it.
+    takes_all = l3.inclusion.value in ("victim", "exclusive")
+    left = fetched if takes_all else _counted(counts, "l2_write_backs", "l2_writebacks")
     return _moved(fetched, left, l3.both_ways), l3.width.value, 1
 
 
