@@ -240,8 +240,8 @@ def tiered_times(machine: Machine, counts: Columns, cores_used: int, core: CoreT
 
     The columns are those of `_times_of_memory`, with fast_reads, fast_writes, slow_reads, slow_writes for the
     memories. The memories work at the same time, each at its bandwidth. `core` is that of `modelled_times`.
-    What a core takes alone is then a resource, too. Every resource is an affine function of these four
-    columns, as long as the reads of both memories add up to the same.
+    What a core takes alone and its miss buffers are then resources, too. Every resource is an affine function
+    of these four columns, as long as the reads of both memories add up to the same.
     """
     fast, slow = machine.fast_memory, machine.ddr
     assert fast is not None
@@ -256,8 +256,9 @@ def tiered_times(machine: Machine, counts: Columns, cores_used: int, core: CoreT
         return at_full_width
     of_memory = waiting + _walk_time(machine, counts) + _second_level_time(machine, counts)
     issue = _issue_time(machine, counts, cores_used, core)
-    stalls, _ = _stalls(machine, counts, cores_used, core, reads["fast"] + reads["slow"], of_memory)
-    resources = {**at_full_width.resources, "issue": issue, "issue and stalls": issue + stalls}
+    stalls, in_buffers = _stalls(machine, counts, cores_used, core, reads["fast"] + reads["slow"], of_memory)
+    resources = {**at_full_width.resources, "issue": issue}
+    resources |= {"issue and stalls": issue + stalls, "miss buffers": in_buffers}
     between = transfers(machine, counts, cores_used, core=core)
     return _times(resources, stalls, between, [np.add.reduce(list(memories.values()))], None)
 

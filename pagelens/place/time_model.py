@@ -16,7 +16,8 @@ from pagelens.place.profile import Profile
 
 Floats = NDArray[np.float64]
 _LINES = ("fast_reads", "fast_writes", "slow_reads", "slow_writes")
-OF_CORE = "issue and stalls"  # what a core takes alone, as `tiered_times` calls it
+# What a core takes alone, and how long its miss buffers are busy, as `tiered_times` calls these.
+OF_CORE = ("issue and stalls", "miss buffers")
 _SLOW = "slow memory"  # is DDR in processors' times; here it may be CXL's, another socket's or a GPU's host's
 
 
@@ -58,13 +59,15 @@ class TimeModel:
         per_write = np.broadcast_to(each["fast_writes"] - each["slow_writes"], slow.shape)
         if profile.core is not None:
             # How many misses overlap depends on how many there are, so all of them are given at once.
-            of_core = [
-                resources({f"{memory}_reads": reads}, profile.core)[OF_CORE] for memory in ("slow", "fast")
-            ]
-            gained = np.divide(of_core[1] - of_core[0], reads, out=np.zeros_like(reads), where=reads > 0)
-            names = (*names, OF_CORE)
-            slow, per_read = np.vstack([slow, of_core[0]]), np.vstack([per_read, gained])
-            per_write = np.vstack([per_write, zero])
+            in_slow, in_fast = (
+                resources({f"{memory}_reads": reads}, profile.core) for memory in ("slow", "fast")
+            )
+            for name in OF_CORE:
+                more = in_fast[name] - in_slow[name]
+                gained = np.divide(more, reads, out=np.zeros_like(reads), where=reads > 0)
+                slow, per_read = np.vstack([slow, in_slow[name]]), np.vstack([per_read, gained])
+                per_write = np.vstack([per_write, zero])
+            names = (*names, *OF_CORE)
             for name in {"issue", "caches"}.intersection(names):  # no line of memory changes these
                 slow[names.index(name)] = resources({}, profile.core)[name]
         return cls(

@@ -27,7 +27,7 @@ from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import Cut, ObjectInfo
 from pagelens.cli.text.place import render_terminal
 from pagelens.errors import Failure, UsageError
-from pagelens.machine import CoreTimes, load_machine, tiered_times
+from pagelens.machine import CoreTimes, load_machine, modelled_times, tiered_times
 from pagelens.machine.core_times import DENSITIES, LEVELS
 from pagelens.machine.detect import System
 from pagelens.place.analysis import (
@@ -137,6 +137,27 @@ def test_the_cost_is_the_time_model_of_the_lines_in_either_memory(seed: int, of_
     np.testing.assert_allclose(model.seconds_of_many(shares[None]), expected.time_s.sum(), rtol=1e-12)
     changing = np.tile(shares, (6, 1))
     np.testing.assert_allclose(model.by_interval(changing), expected.time_s, rtol=1e-12)
+
+
+@given(SEEDS)
+@settings(max_examples=20, deadline=None)
+def test_a_job_in_one_memory_takes_as_long_as_on_a_machine_with_this_memory_alone(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    flat, core = load_machine("cori-knl-flat"), drawn_core(random, 3)
+    pipeline = load_machine("skx-6148").pipeline
+    machine = flat.model_copy(update={"pipeline": pipeline})
+    names = ("instructions", "l2_references", "l2_misses", "l3_hits", "core_forwards", "stlb_hits", "walks",
+             "walker_loads", "dram_reads", "dram_writes", "dram_time_s")  # fmt: skip
+    counts = {name: np.zeros(3) for name in names} | {
+        "instructions": random.uniform(0, 1e9, 3),
+        "dram_reads": random.uniform(0, 1e8, 3),
+    }
+    for memory, served_by in (("fast", "fast memory"), ("slow", "DDR")):
+        lines = dict.fromkeys(("fast_reads", "fast_writes", "slow_reads", "slow_writes"), np.zeros(3))
+        lines[f"{memory}_reads"] = counts["dram_reads"]
+        alone = modelled_times(machine, counts, 4, served_by, core=core)
+        together = tiered_times(machine, {**counts, **lines}, 4, core)
+        np.testing.assert_allclose(together.time_s, alone.time_s, rtol=1e-12)
 
 
 def test_the_search_of_integers_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
