@@ -271,7 +271,9 @@ def _fewer_syncs(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     early = (syncs & ~last & (per_file >= _SAME_FILE_SYNCS)).to_numpy()
     if not early.any():
         return None
-    cpu_s, wait_s = now.cpu_s.copy(), now.wait_s.copy()
+    kept = pl.when(pl.Series(early)).then(pl.lit(paths.OTHER)).otherwise(pl.col("path"))
+    after = predict(frame.with_columns(path=kept), io)  # the last one then writes what all of them wrote
+    cpu_s, wait_s = after.cpu_s.copy(), after.wait_s.copy()
     cpu_s[early], wait_s[early] = 0.0, 0.0
     return Option(
         "sync-once",
