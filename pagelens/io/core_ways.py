@@ -9,24 +9,28 @@ import polars as pl
 
 from pagelens.io import classify as paths
 from pagelens.io.option import Option, Run, wall_of
-from pagelens.io.predict import Cost, pace, predict
+from pagelens.io.predict import Cost, of_storage_s, pace, predict
 from pagelens.machine import Io
 
 
 def more_threads(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    """Divide the transfers of one thread among as many writers as were measured."""
+    """Divide the transfers of one thread among as many writers as were measured.
+
+    They make the storage no faster than the whole node can use it.
+    """
     if io.writers is None or io.writers_apart is None or _threads(frame) > 1:
         return None
     factor = max(io.writers_apart.value, 1 / io.writers.value)
     moves = (frame["bytes"] > 0).to_numpy()
     if not moves.any() or math.isclose(factor, 1.0):
         return None
+    alone = wall_of(now)
     return Option(
         "threads",
         f"{io.writers.value} threads, a core each",
         "threads that share the transfers",
         now,
-        wall_of(now) / np.where(moves, factor, 1.0),
+        np.where(moves, np.maximum(alone / factor, np.minimum(of_storage_s(frame, io), alone)), alone),
     )
 
 

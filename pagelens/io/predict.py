@@ -205,13 +205,34 @@ def _throttled(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> No
     """Add the waits of buffered writes for the storage beyond the dirty limit."""
     if io.dirty_limit is None or io.write_rate is None:
         return
-    buffered = frame["path"].is_in([paths.WRITE, paths.OVERWRITE]).to_numpy()
-    sizes = frame["bytes"].to_numpy().astype(np.float64) * buffered
-    over = sizes.sum() - io.dirty_limit.value
+    sizes, over = _beyond_limit(frame, io.dirty_limit.value)
     if over <= 0:
         return
-    wait = max(over / io.write_rate.value - float(np.nansum(cpu_s[buffered])), 0)
+    wait = max(over / io.write_rate.value - float(np.nansum(cpu_s[sizes > 0])), 0)
     wait_s += wait * sizes / sizes.sum()
+
+
+def _beyond_limit(frame: pl.DataFrame, limit: int) -> tuple[Floats, float]:
+    """Return the bytes of each buffered write, and by how many all together exceed the dirty limit."""
+    buffered = frame["path"].is_in([paths.WRITE, paths.OVERWRITE]).to_numpy()
+    sizes = frame["bytes"].to_numpy().astype(np.float64) * buffered
+    return sizes, float(sizes.sum()) - limit
+
+
+def of_storage_s(frame: pl.DataFrame, io: Io) -> Floats:
+    """Return the seconds that the node's storage needs for each transfer, whoever makes it."""
+    kind, sizes = frame["path"].to_numpy(), frame["bytes"].to_numpy().astype(np.float64)
+    seconds = np.zeros_like(sizes)
+    if io.read_rate is not None:
+        cold = np.where(np.isin(kind, paths.BUFFERED_READS), frame["cold_share"].to_numpy(), 0.0)
+        seconds += sizes * np.where(kind == paths.DIRECT_READ, 1.0, cold) / io.read_rate.value
+    if io.write_rate is not None:
+        written = sizes * (kind == paths.DIRECT_WRITE)
+        if io.dirty_limit is not None:
+            buffered, over = _beyond_limit(frame, io.dirty_limit.value)
+            written = written + buffered * max(over, 0.0) / max(float(buffered.sum()), 1.0)
+        seconds += written / io.write_rate.value
+    return seconds
 
 
 def predict_transfers(machine: Machine, path: str, size: int) -> float:

@@ -147,3 +147,15 @@ def test_mpich_makes_the_requests_that_are_priced(tmp_path: Path, monkeypatch: p
     assert sizes[""] == [(part, 2 * 64)]
     assert sizes[str(hints)] == [(2 * part, 64)]
     assert "romio_cb_write=enable, cb_config_list=*:" in way.effort
+
+
+def test_threads_make_the_storage_no_faster() -> None:
+    """8 MiB are written, 6 MiB more than may stay unwritten, at 400 MB/s."""
+    writes = [transfer("write", at << 20, 1 << 20) for at in range(8)]
+    io = with_tables(writers="4", writers_apart="4.0", dirty_limit='"2 MiB"')
+    ways = found(writes, io)
+    storage_s = (6 << 20) / 400e6
+    assert ways["as-it-ran"].wall_s.sum() == pytest.approx(storage_s)
+    assert ways["threads"].wall_s.sum() == pytest.approx(storage_s)
+    free = found(writes, with_tables(writers="4", writers_apart="4.0"))
+    assert free["threads"].wall_s.sum() == pytest.approx(free["as-it-ran"].wall_s.sum() / 4)
