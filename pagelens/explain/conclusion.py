@@ -19,7 +19,7 @@ from pagelens.explain.model import (
 from pagelens.explain.remedy_words import advice, any_unsure, harm_in_words, other_order, unknown_in_words
 from pagelens.explain.timed import beside, far_off
 from pagelens.explain.verdict import COVERED, MATTERS
-from pagelens.explain.words import RESOURCES_IN_WORDS, as_long, few_nodes_note, is_one, percent, times
+from pagelens.explain.words import RESOURCES_IN_WORDS, as_long, few_nodes_note, percent, times
 from pagelens.units import format_share
 
 # If a smaller share of the run's lines was simulated, whole parts of the run may be missing.
@@ -81,7 +81,7 @@ def conclude(
 
 def _no_effect(where: str, most: float, remedies: Sequence[RemedyGain]) -> str:
     """Say that nothing was found to change the time by more than the factor `most`."""
-    history = f"the node's history changes its time by at most {100 * (most - 1):.1f}%"
+    history = f"the node's history changes its time by at most {100 * (most - 1):.1f}% (modelled)"
     if any_unsure(remedies):
         return (
             f"No effect of page placement was found for this program on {_node(where)}: {history}. Whether "
@@ -154,10 +154,10 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         alike = base.slower_20_percent < 0.005 and base.p95_s / base.p5_s <= MATTERS
         yield (
             f"{matters}, but not because of earlier jobs: after them ('aged') it runs about as fast as in "
-            "contiguous physical memory."
-            if is_one(ratio) and alike
+            "contiguous physical memory (modelled)."
+            if 1 / MATTERS <= ratio <= MATTERS and alike
             else f"{matters}: on a median node that has run other jobs before ('aged'), it "
-            f"{as_long(ratio)} in contiguous physical memory."
+            f"{as_long(ratio)} in contiguous physical memory (modelled)."
         )
     else:
         fastest = min(distributions, key=lambda d: d.median_s)
@@ -167,7 +167,7 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
             yield f"{matters}. It runs fastest under '{base.policy}'."
         else:
             ratio = fastest.gain_median if fastest.surely_differs else 1.0
-            yield f"{matters}: under '{base.policy}' it {as_long(ratio)} under '{fastest.policy}'."
+            yield f"{matters}: under '{base.policy}' it {as_long(ratio)} under '{fastest.policy}' (modelled)."
     if base.slower_20_percent >= 0.005:
         worst = base.worst_s / base.median_s * base.median_slowdown
         share = percent(base.slower_20_percent)

@@ -13,7 +13,7 @@ RESOURCES_IN_WORDS = {
     "issue": "issue of instructions",
     "latency": "waiting for lines and translations",
     "page walks": "page walkers",
-    "caches": "the ways between caches",
+    "caches": "the paths between caches",
     "fast memory": "the fast memory",
     "DDR": "DDR",
     "links": "links between NUMA nodes",

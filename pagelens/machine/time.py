@@ -1,6 +1,6 @@
 """Turns counts into seconds by a stated model, which is the same for all machines.
 
-T = max over resources, per phase. One of them are the ways between caches, whose lines take turns on many
+T = max over resources, per phase. One of them is the paths between caches, whose lines take turns on many
 cores (pagelens/machine/transfers.py). In cache mode every access probes the fast memory. A miss adds a read
 of DDR and a fill of the fast memory. A dirty victim adds a read of the fast memory and a write to DDR.
 
@@ -171,7 +171,7 @@ def _times_of_memory(
 
     A core waits for lines of L3 or of another core, for lines of memory, for the second-level TLB, and for
     page walks. A load of a walk takes as long as one that hits L2, and lines that walks fetch from beyond L2
-    are counted with all others. Page walkers are a resource of their own. So are the ways between caches if
+    are counted with all others. Page walkers are a resource of their own. So are the paths between caches if
     the machine file states their widths (`transfers`).
 
     A memory of several NUMA nodes takes as long as the busiest of them, and the links as long as the busiest

@@ -37,11 +37,11 @@ def column(counts: Columns, name: str) -> Floats:
 
 @dataclass(frozen=True)
 class Transfers:
-    """Seconds of each row that the ways between the caches of the cores in use are busy."""
+    """Seconds of each row that the paths between the caches of the cores in use are busy."""
 
     busy: Floats  # by the rule of these cores, with the loads that take turns with lines
-    at_once: Floats  # if loads and all ways worked at the same time
-    one_by_one: Floats  # if no two ways worked at the same time
+    at_once: Floats  # if loads and all paths worked at the same time
+    one_by_one: Floats  # if no two paths worked at the same time
 
 
 def transfers(
@@ -55,7 +55,7 @@ def transfers(
 
     The clock is `frequency_factor` times that of the machine file. Columns: instructions; the lines that L1s
     fetch, which are l1_fetches, l2_references or l2_accesses; l1_write_backs, l2_misses and l2_write_backs
-    (or l1d_writebacks and l2_writebacks). A way whose lines are not counted takes no time. `core` says how
+    (or l1d_writebacks and l2_writebacks). A path whose lines are not counted takes no time. `core` says how
     long an instruction's loads take. Without it they take none.
     """
     clock = machine.cores.frequency.value * np.asarray(frequency_factor) * cores_used
@@ -63,8 +63,10 @@ def transfers(
     if not lines:
         return None
     # The cores that are in use are the first ones, so fewer than share a cache have it for themselves.
-    ways = [moved * LINE_BYTES * min(sharing, cores_used) / width / clock for moved, width, sharing in lines]
-    at_once, one_by_one = np.maximum.reduce(ways), np.add.reduce(ways)
+    paths = [
+        moved * LINE_BYTES * min(sharing, cores_used) / width / clock for moved, width, sharing in lines
+    ]
+    at_once, one_by_one = np.maximum.reduce(paths), np.add.reduce(paths)
     if machine.cores.transfers is None or machine.cores.transfers.value == "at once":
         return Transfers(at_once, at_once, one_by_one)
     loads = column(counts, "instructions") * (core.load_cycles if core is not None else 0.0) / clock
