@@ -16,7 +16,8 @@ from pagelens.units import format_binary_size
 _COLLECTIVE = [n for n, name in enumerate(CALLERS) if name.startswith("MPI_File_") and "_all" in name
                and "allocate" not in name]  # fmt: skip
 _MPI = [n for n, name in enumerate(CALLERS) if name.startswith("MPI_")]
-HDF5_DATA = [CALLERS.index("H5Dread"), CALLERS.index("H5Dwrite")]
+# H5Dclose writes the chunks that are left in the cache.
+HDF5_DATA = [CALLERS.index(name) for name in ("H5Dread", "H5Dwrite", "H5Dclose")]
 _HDF5 = [n for n, name in enumerate(CALLERS) if name.startswith("H5")]
 _BUFFERS = (1 << 20, 4 << 20, 16 << 20)  # bytes of an aggregator
 _COPIES = 2  # of each byte, into a message and out of it
@@ -118,16 +119,13 @@ def aligned_objects(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     )
 
 
-def larger_chunks(
-    frame: pl.DataFrame, io: Io, now: Cost, totals: Floats, requests: tuple[int, ...]
-) -> Option | None:
+def larger_chunks(frame: pl.DataFrame, io: Io, now: Cost, requests: tuple[int, ...]) -> Option | None:
     """Let HDF5 read and write larger chunks, where it transfers one after the other.
 
-    `totals` are the bytes of the sequence of each operation. HDF5 gathers a chunk in any case, so no byte is
-    copied once more.
+    HDF5 gathers a chunk in any case, so no byte is copied once more.
     """
     where = buffered(frame) & frame["caller"].is_in(HDF5_DATA).to_numpy()
-    sizes, kind = sizes_of(frame), frame["path"].to_numpy()
+    sizes, kind, totals = sizes_of(frame), frame["path"].to_numpy(), _chunk_totals(frame, where)
     best: tuple[float, int, Cost] | None = None
     for request in requests:
         some = where & (sizes < request) & (totals > sizes)
@@ -153,3 +151,22 @@ def larger_chunks(
         "larger chunks (H5Pset_chunk), and a cache that holds them (H5Pset_chunk_cache)",
         best[2],
     )
+
+
+def _chunk_totals(frame: pl.DataFrame, where: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
+    """Return for each chunk the bytes of all chunks that lie one after the other in the file.
+
+    HDF5 puts nodes of its index between chunks. A gap that is smaller than a chunk holds no chunk, and so
+    belongs to them. With larger chunks there are fewer nodes.
+    """
+    keys = ["process", "thread", "file", "kind"]
+    gap = pl.col("offset") - (pl.col("offset") + pl.col("bytes")).shift(1).over(keys)
+    follows = ((gap >= 0) & (gap < pl.col("bytes"))).fill_null(False)
+    totals = np.zeros(frame.height)
+    totals[where] = (
+        frame.filter(pl.Series(where))
+        .with_columns(sequence=(~follows).cum_sum().over(keys))
+        .select(pl.col("bytes").sum().over(*keys, "sequence"))
+        .to_series()
+    )
+    return totals

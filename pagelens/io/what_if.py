@@ -81,7 +81,7 @@ def _merged(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
 
 
 def _larger_chunks(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    return larger_chunks(frame, io, now, _run_totals(frame)[0], REQUESTS)
+    return larger_chunks(frame, io, now, REQUESTS)
 
 
 def _merged_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:

@@ -12,7 +12,9 @@ from test_io_model import MACHINE, PAGE, recording_of, transfer, with_tables
 from pagelens.io import Recording, explain_recording, record_program
 from pagelens.io.classify import classify
 from pagelens.io.kinds import CALLERS, KINDS
+from pagelens.io.library_ways import HDF5_DATA, larger_chunks
 from pagelens.io.option import Option, Run, speed_up
+from pagelens.io.predict import predict
 from pagelens.io.what_if import options
 from pagelens.machine import Io
 
@@ -20,7 +22,8 @@ TOGETHER, ALONE = CALLERS.index("MPI_File_write_at_all"), CALLERS.index("MPI_Fil
 DATASET = CALLERS.index("H5Dwrite")
 PART = 8 * PAGE
 KERNEL = {"sync_work": '"1 GB/s"', "writers": "2", "writers_apart": "1.6"}
-PROGRAM = Path(__file__).parents[1] / "programs/io_mpi.c"
+PROGRAMS = Path(__file__).parents[1] / "programs"
+PROGRAM = PROGRAMS / "io_mpi.c"
 
 
 def found(operations: list[dict[str, Any]], io: Io, run: Run | None = None) -> dict[str, Option]:
@@ -159,3 +162,40 @@ def test_threads_make_the_storage_no_faster() -> None:
     assert ways["threads"].wall_s.sum() == pytest.approx(storage_s)
     free = found(writes, with_tables(writers="4", writers_apart="4.0"))
     assert free["threads"].wall_s.sum() == pytest.approx(free["as-it-ran"].wall_s.sum() / 4)
+
+
+@pytest.mark.skipif(shutil.which("h5pcc.openmpi") is None, reason="needs libhdf5-openmpi-dev")
+def test_hdf5_makes_the_requests_that_larger_chunks_are_priced_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program writes and reads 4 MiB in pieces of 4 KiB, by chunks of that size and by larger ones."""
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["h5pcc.openmpi", "-shlib", "-o", "chunks", PROGRAMS / "io_hdf5_chunks.c"], check=True)
+
+    def chunks(size: int) -> pl.DataFrame:
+        recording = record_program(["./chunks", "file", str(size), str(2 << 20)], "it.plio").recording
+        return classify(recording).filter(pl.col("caller").is_in(HDF5_DATA), pl.col("bytes") > 0)
+
+    each = '[["1 B", "1 us", "1 us"], ["64 MiB", "1 us", "1 us"]]'  # a request of any size takes 1 us
+    io = with_tables(file_copy=each)
+    io = io.model_copy(update=dict.fromkeys(("write", "overwrite", "read"), io.file_copy))
+    small, reads = chunks(PAGE), pl.col("kind") == KINDS["read"]
+    assert small["bytes"].value_counts().rows() == [(PAGE, 2 * 1024)]
+    assert small.filter(~reads)["run"].n_unique() > 1  # nodes of the index lie between the chunks
+    for size in (64 << 10, 256 << 10, 1 << 20):
+        way = larger_chunks(small, io, predict(small, io), (size,))
+        real = chunks(size)
+        assert way is not None
+        assert real["bytes"].value_counts().rows() == [(size, 2 * (4 << 20) // size)]
+        for kind in (reads, ~reads):
+            counted = real.filter(kind).height
+            cost = small.with_columns(cpu_s=pl.Series(way.cost.cpu_s)).filter(kind)["cpu_s"].sum()
+            # Where two nodes lie in one gap, it could hold a chunk of 4 KiB, so a sequence ends there.
+            assert -1e-9 < cost * 1e6 - counted < 1
+
+
+def test_chunks_that_a_program_leaves_out_are_not_made_one() -> None:
+    """A gap of a chunk or more can hold chunks, a smaller one only what HDF5 notes of them."""
+    for apart, chunked in ((PAGE + 2096, True), (2 * PAGE, False)):
+        chunks = [transfer("write", at * apart, PAGE, caller=DATASET) for at in range(16)]
+        assert ("hdf5-chunks" in found(chunks, with_tables())) == chunked
