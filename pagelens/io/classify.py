@@ -44,6 +44,7 @@ def classify(recording: Recording) -> pl.DataFrame:
     - `waiting` is the recorded wall time without the processor time.
     - `run` numbers the sequences of transfers that follow each other in a file, and `exactly_follows` marks
       their transfers but the first.
+    - `epoch` changes where transfers of a file cannot be moved across an operation.
     - `gap_ns` is the time since the last operation of the thread.
     - `aligned` transfers have whole pages, and `folio_share` is the folios of a file's page cache a page.
     - `dropped_bytes` is what an open truncated or `fadvise` dropped from the page cache, and `dropped_share`
@@ -59,7 +60,7 @@ def classify(recording: Recording) -> pl.DataFrame:
         .otherwise(0),
         waiting=(pl.col("wall_ns") - pl.col("cpu_ns")).clip(0),
     )
-    frame = _runs(frame)
+    frame = _epochs(_runs(frame))
     cached = pl.Series([file.cached_bytes or 0 for file in recording.header.files], dtype=pl.Int64)
     frame = frame.with_columns(
         new_share=_new_share(frame, recording),
@@ -134,6 +135,20 @@ def _runs(frame: pl.DataFrame) -> pl.DataFrame:
         follows=(moves & gap.is_between(0, _NEAR)).fill_null(False) | (moves & (pl.col("offset") == 0)),
         run=pl.struct(*keys, (~follows).cum_sum().over(keys)).rank("dense"),
         new_file=(pl.int_range(pl.len()).over("file") == 0) & (pl.col("bytes").sum().over("file") > 0),
+    )
+
+
+def _epochs(frame: pl.DataFrame) -> pl.DataFrame:
+    """Count the operations before each one on its file that it cannot be moved across.
+
+    A read can be made before other reads, and a write after later writes, but neither across any operation
+    that changes, reads or syncs the file.
+    """
+    reads = pl.col("kind").is_in([KINDS[name] for name in ("read", "seek", "advise", "readahead")])
+    writes = pl.col("kind").is_in([KINDS["write"], KINDS["seek"]])
+    of_read, of_write = ((~each).cum_sum().over("file") for each in (reads, writes))
+    return frame.with_columns(
+        epoch=pl.when(pl.col("kind") == KINDS["read"]).then(of_read).otherwise(of_write)
     )
 
 

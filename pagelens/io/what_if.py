@@ -14,6 +14,7 @@ from pagelens.io.kinds import IN_STDIO
 from pagelens.io.library_ways import aggregators, aligned_objects, larger_chunks
 from pagelens.io.option import BUFFERED, Option, Run, buffered, copy_s, sizes_of
 from pagelens.io.predict import Cost, Floats, costs_of, predict, table_cost
+from pagelens.io.queue_ways import deeper_queue, writer_thread
 from pagelens.io.recording import Recording
 from pagelens.machine import Io
 from pagelens.units import format_binary_size
@@ -40,15 +41,17 @@ def options(frame: pl.DataFrame, io: Io, run: Run | None = None) -> Iterator[Opt
         _larger_chunks,
         aligned_objects,
         aggregators,
+        deeper_queue,
         more_threads,
         interrupt_core,
     ):
         found = make(frame, io, as_it_ran)
         if found is not None:
             yield found
-    kernel = kernel_core(frame, io, as_it_ran, run or Run())
-    if kernel is not None:
-        yield kernel
+    for make_in in (writer_thread, kernel_core):
+        found = make_in(frame, io, as_it_ran, run or Run())
+        if found is not None:
+            yield found
 
 
 def _run_totals(frame: pl.DataFrame) -> tuple[Floats, Floats]:

@@ -1,0 +1,182 @@
+"""Other ways that do not wait for each transfer: several requests in flight, and a thread that writes."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from pagelens.io import classify as paths
+from pagelens.io.kinds import KINDS
+from pagelens.io.option import Option, Run, copy_s, sizes_of, wall_of
+from pagelens.io.predict import Cost, Floats, costs_of
+from pagelens.machine import Io
+from pagelens.units import format_binary_size
+from pagelens.values.quantities import Sourced
+
+_DEPTHS = (2, 4, 8, 16, 32)  # requests in flight
+_THREAD = ["process", "thread"]
+_TOGETHER = [*_THREAD, "file", "kind", "epoch", "sequence"]
+
+
+def deeper_queue(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """Keep several direct requests of a thread in flight (io_uring, libaio).
+
+    These can be reads that follow each other in a file, and writes that overlap no other ones up to the next
+    operation of another kind on the file. Writes that make a file longer take turns on ext4, so they stay.
+
+    With n requests in flight, each of which takes the processor time c and waits w, one ends every (c + w)/n
+    on the average (Little's law), but not sooner than every c, nor faster than the node transfers. The last
+    one of a sequence waits as long as now.
+    """
+    some = _independent(frame, now).filter(pl.len().over(_TOGETHER) > 1)
+    if some.is_empty():
+        return None
+    at = some["at"].to_numpy()
+    last = some.select(pl.col("at") == pl.col("at").max().over(_TOGETHER)).to_series().to_numpy()
+    cpu, alone = now.cpu_s[at], now.cpu_s[at] + now.wait_s[at]
+    reads = (frame["kind"] == KINDS["read"]).to_numpy()[at]
+    rate = np.where(
+        reads,
+        _most(io, paths.DIRECT_READ, io.read_rate),
+        _most(io, paths.DIRECT_WRITE, io.write_rate),
+    )
+    least = np.maximum(cpu, sizes_of(frame)[at] / rate)
+    best: tuple[float, int, Floats] | None = None
+    for depth in _DEPTHS:
+        period = np.minimum(np.maximum(least, alone / depth), alone)
+        wait = np.where(last, alone, period) - cpu
+        spent = float(wait.sum())
+        if best is None or spent < best[0]:
+            best = (spent, depth, wait)
+    assert best is not None
+    wait_s = now.wait_s.copy()
+    wait_s[at] = best[2]
+    return Option(
+        "queue-depth",
+        f"{best[1]} direct requests in flight",
+        f"io_uring or libaio, and {best[1]} buffers; the disk must take so many requests at a time",
+        Cost(now.cpu_s, wait_s),
+    )
+
+
+def _independent(frame: pl.DataFrame, now: Cost) -> pl.DataFrame:
+    """Return the places `at` of direct transfers whose results are not needed before the next one begins.
+
+    The columns `_TOGETHER` tell which of them can be in flight together.
+    """
+    reads = pl.col("kind") == KINDS["read"]
+    end = pl.col("offset") + pl.col("bytes")
+    found = (
+        frame.with_row_index("at")
+        .with_columns(known=pl.Series(np.isfinite(now.cpu_s)))
+        .filter(pl.col("bytes") > 0, pl.col("kind").is_in([KINDS["read"], KINDS["write"]]))
+        .with_columns(sequence=pl.when(reads).then("run").otherwise(0))
+        .sort("offset", maintain_order=True)
+        .with_columns(overlaps=(pl.col("offset") < end.cum_max().shift(1).over(_TOGETHER)).fill_null(False))
+        .filter(~pl.col("overlaps").any().over(_TOGETHER))
+    )
+    free = ~pl.col("synchronous") & ~pl.col("append") & (reads | (pl.col("new_share") <= 0))
+    return found.filter("known", free, pl.col("path").is_in([paths.DIRECT_READ, paths.DIRECT_WRITE])).sort(
+        "at"
+    )
+
+
+def _most(io: Io, path: str, rate: Sourced[float] | None) -> float:
+    """Return the rate of the node, or that of one thread if it is higher, in bytes a second."""
+    costs = costs_of(io, path)
+    of_thread = (
+        0.0 if costs is None else max(s / w for s, w in zip(costs.sizes, costs.wall_s, strict=True) if w > 0)
+    )
+    return max(of_thread, 0.0 if rate is None else rate.value) or np.inf
+
+
+def writer_thread(frame: pl.DataFrame, io: Io, now: Cost, run: Run) -> Option | None:
+    """Let a thread write copies of the data while the program goes on.
+
+    The program waits for that thread at the next operation of another kind on a file, such as fsync, close
+    or a read, and at its end. Until then it does its own work and its operations on other files. Only files
+    that one thread uses are written so. If no core is known to be free, only the waiting moves to the
+    thread.
+
+    What is left to write follows the recursion of a queue (Lindley): it shrinks by the time that passes,
+    not below 0, and grows by what each write takes.
+    """
+    free = 0 < run.busy_cores <= run.cores - 1
+    moved, barrier = _moved(frame, now)
+    if not moved.any():
+        return None
+    sizes, wall = sizes_of(frame), np.nan_to_num(wall_of(now))
+    copies = np.where(moved, copy_s(io, sizes), 0.0)
+    stays = np.zeros_like(wall) if free else np.nan_to_num(now.cpu_s)
+    work = np.where(moved, wall - stays, 0.0)
+    if work.sum() <= 0:
+        return None
+    mine = np.where(moved, copies + stays, wall)
+    passes = frame["gap_ns"].to_numpy() / 1e9 + np.where(barrier, 0.0, mine)
+    left, bytes_ = _left(frame, barrier, passes, work, np.where(moved, sizes, 0.0))
+    wall_s = mine + left
+    cpu_s, wait_s = now.cpu_s + copies, np.where(moved, 0.0, now.wait_s) + left
+    return Option(
+        "writer-thread",
+        "a thread that writes meanwhile",
+        f"copies of up to {format_binary_size(bytes_)} in a queue"
+        + ("" if free else ", and no core is known to be free for it")
+        + "; errors come later, and kill -9 loses what is in it",
+        Cost(cpu_s, wait_s),
+        wall_s,
+    )
+
+
+def _moved(
+    frame: pl.DataFrame, now: Cost
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """Return which operations are writes that a thread can do, and which must wait for it.
+
+    An operation that the model does not know is not in `frame`, but the next write of the file has another
+    epoch then. That write waits and stays.
+    """
+    writes = (pl.col("kind") == KINDS["write"]) & (pl.col("bytes") > 0) & ~pl.col("synchronous")
+    alone = pl.struct(_THREAD).n_unique().over("file") == 1
+    parts = frame.select(
+        *_THREAD,
+        "file",
+        "epoch",
+        moved=writes & alone & pl.Series(np.isfinite(now.cpu_s)),
+        seeks=pl.col("kind") == KINDS["seek"],
+    )
+
+    def before(column: str) -> pl.Expr:
+        return pl.when(~pl.col("seeks")).then(column).forward_fill().shift(1).over("file")
+
+    waits = before("moved").fill_null(False) & ~pl.col("seeks")
+    waits &= ~pl.col("moved") | (pl.col("epoch") != before("epoch"))
+    parts = parts.with_columns(waits=waits.fill_null(False))
+    return (parts["moved"] & ~parts["waits"]).to_numpy(), parts["waits"].to_numpy()
+
+
+def _left(
+    frame: pl.DataFrame,
+    barrier: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    passes: Floats,
+    work: Floats,
+    sizes: Floats,
+) -> tuple[Floats, int]:
+    """Return the seconds that each operation waits for the thread, and the most bytes that can be queued.
+
+    Those that must wait, wait for all that is left, and the last operation of a thread does so, too.
+    """
+    part = [*_THREAD, "part"]
+    parts = (
+        frame.select(_THREAD)
+        .with_columns(
+            barrier=pl.Series(barrier), passes=pl.Series(passes), work=pl.Series(work), bytes=pl.Series(sizes)
+        )
+        .with_columns(part=pl.col("barrier").cum_sum().shift(1).fill_null(0).over(_THREAD))
+        .with_columns(added=pl.col("work").shift(1).fill_null(0.0).over(part))
+        .with_columns(sum=(pl.col("added") - pl.col("passes")).cum_sum().over(part))
+        .with_columns(left=pl.col("sum") - pl.col("sum").cum_min().over(part).clip(upper_bound=0))
+        .with_columns(last=pl.int_range(pl.len()).over(_THREAD) == pl.len().over(_THREAD) - 1)
+    )
+    waits = pl.when(pl.col("barrier")).then("left").when("last").then(pl.col("left") + pl.col("work"))
+    most = parts.group_by(part).agg(pl.col("bytes").sum())["bytes"].max()
+    return parts.select(waits.otherwise(0.0)).to_series().to_numpy(), int(most or 0)  # type: ignore[arg-type]
