@@ -63,9 +63,7 @@ def transfers(
     if not lines:
         return None
     # The cores that are in use are the first ones, so fewer than share a cache have it for themselves.
-    paths = [
-        moved * LINE_BYTES * min(sharing, cores_used) / width / clock for moved, width, sharing in lines
-    ]
+    paths = [moved * LINE_BYTES * min(sharing, cores_used) / width / clock for moved, width, sharing in lines]
     at_once, one_by_one = np.maximum.reduce(paths), np.add.reduce(paths)
     if machine.cores.transfers is None or machine.cores.transfers.value == "at once":
         return Transfers(at_once, at_once, one_by_one)
