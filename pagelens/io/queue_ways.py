@@ -8,10 +8,9 @@ import polars as pl
 from pagelens.io import classify as paths
 from pagelens.io.kinds import KINDS
 from pagelens.io.option import Option, Run, copy_s, sizes_of, wall_of
-from pagelens.io.predict import Cost, Floats, costs_of
+from pagelens.io.predict import Cost, Floats, of_storage_s
 from pagelens.machine import Io
 from pagelens.units import format_binary_size
-from pagelens.values.quantities import Sourced
 
 _DEPTHS = (2, 4, 8, 16, 32)  # requests in flight
 _THREAD = ["process", "thread"]
@@ -34,13 +33,7 @@ def deeper_queue(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     at = some["at"].to_numpy()
     last = some.select(pl.col("at") == pl.col("at").max().over(_TOGETHER)).to_series().to_numpy()
     cpu, alone = now.cpu_s[at], now.cpu_s[at] + now.wait_s[at]
-    reads = (frame["kind"] == KINDS["read"]).to_numpy()[at]
-    rate = np.where(
-        reads,
-        _most(io, paths.DIRECT_READ, io.read_rate),
-        _most(io, paths.DIRECT_WRITE, io.write_rate),
-    )
-    least = np.maximum(cpu, sizes_of(frame)[at] / rate)
+    least = np.maximum(cpu, of_storage_s(frame, io)[at])
     best: tuple[float, int, Floats] | None = None
     for depth in _DEPTHS:
         period = np.minimum(np.maximum(least, alone / depth), alone)
@@ -79,15 +72,6 @@ def _independent(frame: pl.DataFrame, now: Cost) -> pl.DataFrame:
     return found.filter("known", free, pl.col("path").is_in([paths.DIRECT_READ, paths.DIRECT_WRITE])).sort(
         "at"
     )
-
-
-def _most(io: Io, path: str, rate: Sourced[float] | None) -> float:
-    """Return the rate of the node, or that of one thread if it is higher, in bytes a second."""
-    costs = costs_of(io, path)
-    of_thread = (
-        0.0 if costs is None else max(s / w for s, w in zip(costs.sizes, costs.wall_s, strict=True) if w > 0)
-    )
-    return max(of_thread, 0.0 if rate is None else rate.value) or np.inf
 
 
 def writer_thread(frame: pl.DataFrame, io: Io, now: Cost, run: Run) -> Option | None:
