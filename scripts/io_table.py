@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from results import commit
 from wrapping import write_page
 
 from pagelens.host.system import System
@@ -165,7 +166,8 @@ def _head(measured, folder):  # type: ignore[no-untyped-def]
     return [
         "# Reads and writes of programs, predicted and measured",
         "",
-        f"Written by `scripts/io_table.py` on {measured.file_system.type}, Linux {kernel}, {processor},",
+        f"Written by `scripts/io_table.py` at commit {commit()} on {measured.file_system.type},",
+        f"Linux {kernel}, {processor},",
         "in a virtual machine, beside other programs. A round of `pagelens measure io` came before and after",
         f"each of the {RUNS} rounds in which the programs were recorded. Processor times are in ms, of the",
         "operations that the model knows. *Recorded* is measured: the median run, with the least and the",

@@ -1,5 +1,6 @@
 """Tables of results as Markdown pages: what `make bench` and `make test-long` leave in docs/results/."""
 
+import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -33,3 +34,11 @@ def write_table(
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def commit() -> str:
+    """Return the commit that the results stem from, and say whether the tree differs from it."""
+    root = Path(__file__).parent.parent
+    git = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=10"]
+    found = subprocess.run(git, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
-from results import write_table
+from results import commit, write_table
 
 ROOT = Path(__file__).parent.parent
 
@@ -72,13 +72,6 @@ def python_tests(report: Path) -> list[Result]:
             detail += ", skipped"
         results.append(Result(test, passed, detail, float(case.get("time", 0))))
     return results if all(r.passed for r in results) == whole.passed else [*results, whole]
-
-
-def commit() -> str:
-    """Returns the commit that is tested, and says whether the tree differs from it."""
-    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
-    found = subprocess.run(git, capture_output=True, text=True)
-    return found.stdout.strip() or "unknown"
 
 
 def main() -> None:
