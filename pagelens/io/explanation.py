@@ -164,12 +164,14 @@ def _span(frame: pl.DataFrame) -> int:
 
 def _ways(frame: pl.DataFrame, found: list[Option], elapsed_s: float, spread: float) -> list[Way]:
     base = _busiest(frame, found[0].wall_s)
+    took = _busiest(frame, frame["wall_ns"].to_numpy() / 1e9)
+    most = took or np.inf  # that a way can save, however long the model thinks that they took
     made = []
     for option in found:
         cpu = _total(option.cost.cpu_s)
         wall = _busiest(frame, option.wall_s)
         wait = None if wall is None or cpu is None else float(np.sum(option.cost.wait_s))
-        saved = None if wall is None or base is None else base - wall - option.other_s
+        saved = None if wall is None or base is None else min(base - wall, most) - option.other_s
         gain = None if saved is None else saved / max(elapsed_s, 1e-9)
         # What a way leaves as it is takes as long with it as without it, at whatever speed.
         changed = ~np.isclose(option.wall_s, found[0].wall_s, rtol=1e-9, atol=0)

@@ -394,6 +394,18 @@ def test_the_conclusion_comes_first_unless_the_model_is_far_off() -> None:
     assert next(render_explanation(near)).startswith("Operations on files took")
 
 
+def test_no_way_saves_more_than_the_operations_took() -> None:
+    """Each fsync took 50 us, where the machine file says 6 ms."""
+    kinds = [{"kind": "sync"} if n % 2 else transfer("write", n * PAGE) for n in range(200)]
+    times = {"cpu_ns": 10_000, "wall_ns": 50_000}
+    operations = [{**kind, **times, "start_ns": 100_000 * n} for n, kind in enumerate(kinds)]
+    found = explain_recording(recording_of(operations), MACHINE)
+    best = next(way for way in found.ways if way.key == "sync-once")
+    assert found.ways[0].wall_s == pytest.approx(100 * 6e-3, rel=0.01)
+    assert best.gain == pytest.approx(200 * 50e-6 / found.elapsed_s)
+    assert best.verdict == "gains"
+
+
 @pytest.mark.parametrize(("spread", "warned"), [("1.2", True), ("1.3", False)])
 def test_an_error_that_the_machine_itself_makes_is_no_reason_to_doubt(spread: str, warned: bool) -> None:
     """The machine file says 4 us a write. A program whose writes took 3.2 us had the machine at its best."""
