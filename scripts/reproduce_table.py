@@ -109,7 +109,9 @@ def main() -> None:
         f"{seed}. Of {of_all.claims} predicted claims **{of_all.held} hold, {of_all.failed} do not**; inputs "
         "and what is derived from them do not count ([what that means](../reproduce.md)). Studies with *yes* "
         "in the last column ran again with other seeds and at both ends of assumed ranges: a claim is "
-        "undecided if it holds with some of these inputs only, or if it could not have failed.",
+        "undecided if it holds with some of these inputs only, or if it could not have failed. The figures "
+        "in bold are of the run with the stated inputs alone, so an undecided claim counts there as it came "
+        "out.",
         ("study", ">held", ">failed", ">undecided", "other inputs tried"),
         [(study.data["title"], *map(str, tally(study.rows).values()), was_tried(study)) for study in studies],
         "\n".join(
