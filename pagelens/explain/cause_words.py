@@ -76,11 +76,14 @@ def causes_in_words(
         f"The program loses {percent(loss / cause.time_s)} of its time beyond {_COMPULSORY}.",
         f"Of the lost time, {', '.join(shares)}.",
     ]
-    said += [
-        f"In return, {percent(-share)} is saved by {name}: the ideal twin is slower."
-        for name, share in parts.items()
-        if share <= -0.005
-    ]
+    for part in cause.parts:
+        if (saved := -part.seconds / burden) >= 0.005:
+            mechanism = MECHANISMS[part.mechanism]
+            without = mechanism.without or "a machine without it"
+            said.append(
+                f"In return, {percent(saved)} as much time is saved by {mechanism.loss}: with {without}, the "
+                "program would take longer."
+            )
     if collisions and collisions[0].share >= _NAMED and cause.part(CONFLICTS).seconds > 0:
         top = collisions[0]
         victim = "itself" if top.name == top.victim else f"`{top.victim}`"

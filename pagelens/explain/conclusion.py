@@ -146,7 +146,7 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         yield (
             f"{matters}. The simulation is too small to tell how much longer it takes on a median node that "
             "has run other jobs before ('aged') than in contiguous physical memory: "
-            f"{times(fresh.gain_median)} as long (95% interval {fresh.gain_median_low:.2f}-"
+            f"{times(fresh.gain_median)} as long (modelled, 95% interval {fresh.gain_median_low:.2f}-"
             f"{fresh.gain_median_high:.2f})."
         )
     elif base.policy == "aged" and fresh is not None:

@@ -20,9 +20,10 @@ from pagelens.explain import Explanation, explain
 from pagelens.explain.cause_words import causes_in_words
 from pagelens.explain.figures import draw_all
 from pagelens.explain.html import render_html
-from pagelens.explain.model import AttributionRecord
+from pagelens.explain.model import AttributionRecord, PartRecord
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.schema import json_reference, json_schema
+from pagelens.replay.mechanisms import CACHE_CAPACITY, L3_CONFLICTS
 from pagelens.units import format_size
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -230,6 +231,19 @@ def test_what_lies_before_the_memory_side_cache_is_in_the_loss_where_it_is_simul
     (sentence,) = causes_in_words(machine, small, [])
     assert "less than 2% of its time" in sentence
     assert said in sentence
+
+
+def test_a_mechanism_that_saves_time_is_named_with_what_would_take_longer(explanation: Explanation) -> None:
+    cause = next(a for a in explanation.attributions if (a.policy, a.nodes) == ("aged", "mean"))
+    parts = [
+        PartRecord(mechanism=name, seconds=seconds, without_s=None)
+        for name, seconds in ((CACHE_CAPACITY, 4.0), (L3_CONFLICTS, -1.0))
+    ]
+    helped = cause.model_copy(update={"parts": parts, "time_s": 10.0, "unburdened_s": 7.0})
+    assert causes_in_words(explanation.machine, helped, [])[2] == (
+        "In return, 25% as much time is saved by conflicts in L3: with a fully associative L3, the program "
+        "would take longer."
+    )
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
