@@ -15,7 +15,7 @@ RANGES = {
     "outstanding_lines": (1, 1 << 16),
     "bandwidth": (1e6, 1e16),
     "write_bandwidth": (1e6, 1e16),
-    "width": (1e-2, 1e4),  # of the way between two caches
+    "width": (1e-2, 1e4),  # of the path between two caches
     "latency": (1e-11, 1e-3),
     "miss_latency": (1e-11, 1e-3),
     "rate": (1e6, 1e16),  # of a link between NUMA nodes, each way

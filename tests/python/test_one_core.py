@@ -23,7 +23,7 @@ def test_lines_go_both_ways_at_a_time_between_l2_and_l3_of_skylake() -> None:
 
 
 def test_a_victim_l3_takes_clean_lines_too() -> None:
-    """A Rome's way between L2 and L3 has 24 B a cycle in one direction at a time."""
+    """A Rome's path between L2 and L3 has 24 B a cycle in one direction at a time."""
     rome = load_machine("rome-7352-2s-nps4")
     assert cycles(rome, 32, "load") == pytest.approx([2, 2 * 64 / 24])
     assert rome.l3 is not None
