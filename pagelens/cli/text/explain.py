@@ -115,7 +115,8 @@ def _attribution(e: Explanation) -> Iterator[str]:
     width = min(44, terminal_width() - 22)
 
     def line(name: str, seconds: float) -> str:
-        return f"  {shorten(name, width):<{width}} {format_time(seconds):>10} {100 * seconds / t:>6.1f}%"
+        share = round(100 * seconds / t, 1) + 0.0  # no negative zero
+        return f"  {shorten(name, width):<{width}} {format_time(seconds):>10} {share:>6.1f}%"
 
     yield from _heading(
         f"Where the time goes under '{e.baseline}' (modelled, mean over {attributed_in_words(e)}, "
