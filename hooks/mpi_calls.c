@@ -122,14 +122,17 @@ static long call(const char* name, enum language language, int communicator, con
     return result;
 }
 
-#define WRAP(symbol, language, communicator)                                                    \
-    EXPORT function symbol;                                                                     \
-    EXPORT long symbol(long a, long b, long c, long d, long e, long f, long g, long h, long i,  \
-                       long j, long k, long l, long m) {                                        \
-        const long arguments[MOST_ARGUMENTS] = {a, b, c, d, e, f, g, h, i, j, k, l, m};         \
-        return call(#symbol, language, communicator, __builtin_return_address(0), CODE(symbol), \
-                    arguments);                                                                 \
-    }
+/* The wrapper itself is local, so that its address is known without a search through all libraries,
+ * which the loader would make for each of them before the program begins. */
+#define WRAP(symbol, language, communicator)                                                \
+    __attribute__((used)) static long wrap_##symbol(long a, long b, long c, long d, long e, \
+                                                    long f, long g, long h, long i, long j, \
+                                                    long k, long l, long m) {               \
+        const long arguments[MOST_ARGUMENTS] = {a, b, c, d, e, f, g, h, i, j, k, l, m};     \
+        return call(#symbol, language, communicator, __builtin_return_address(0),           \
+                    CODE(wrap_##symbol), arguments);                                        \
+    }                                                                                       \
+    extern EXPORT function symbol __attribute__((alias("wrap_" #symbol)));
 
 /* Fortran's functions have pointers to the same arguments. The modules mpi and mpi_f08 of Open MPI
  * have one function each. */

@@ -51,9 +51,13 @@ static long called(enum caller caller, const void* from, const void* wrapper, lo
 
 #define CODE(function) ((const void*)(uintptr_t)(function))
 
+/* The wrapper itself is local, as in hooks/mpi_calls.c. */
 #define WRAP(name)                                                                               \
-    EXPORT long name(long a, long b, long c, long d, long e, long f);                            \
-    EXPORT long name(long a, long b, long c, long d, long e, long f) {                           \
-        return called(CALLER_##name, __builtin_return_address(0), CODE(name), a, b, c, d, e, f); \
-    }
+    __attribute__((used)) static long wrap_##name(long a, long b, long c, long d, long e,        \
+                                                  long f) {                                      \
+        return called(CALLER_##name, __builtin_return_address(0), CODE(wrap_##name), a, b, c, d, \
+                      e, f);                                                                     \
+    }                                                                                            \
+    extern EXPORT long name(long a, long b, long c, long d, long e, long f)                      \
+        __attribute__((alias("wrap_" #name)));
 CALLERS(WRAP)
