@@ -39,7 +39,8 @@ def run(
     )
 
 
-@pytest.mark.parametrize("name", [pytest.param("stream-triad", marks=pytest.mark.long), "cg"])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["stream-triad", "cg"])
 def test_ranks_agree_with_the_workload_declared_at_true_scale(name: str) -> None:
     size = 17_600_000_000
     whole = declared(name, size, KNL.cores.count.value)

@@ -85,7 +85,12 @@ FAILING = {
 }
 
 
-@pytest.mark.parametrize("name", FAILING)
+LONG = {"cori-minife", "placement"}  # their quick runs take the longest
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.long) if each in LONG else each for each in FAILING]
+)
 def test_quick(name: str, tmp_path: Path) -> None:
     found: Findings = find_study(name).run(StudyContext(Scale.QUICK, 1, tmp_path))
     rows: list[Row] = list(found.rows)

@@ -172,7 +172,7 @@ def test_nodes_are_found_by_keyboard_filter_and_link(site):
         # Filters are in the URL, and a link brings them back.
         page.select_option("select[name=state]", "slow")
         page.fill("input[name=name]", slow)
-        assert f"state=slow&name={slow}" in page.url.replace(f"node={name}&", "")
+        page.wait_for_url(lambda url: f"state=slow&name={slow}" in url.replace(f"node={name}&", ""))
         assert page.locator("#list tbody tr").count() == 1
         page.goto(f"{url}?state=slow&node={slow}")
         page.wait_for_selector("#node:not([hidden])")

@@ -95,7 +95,8 @@ def test_all_placements_of_a_simulation_have_the_same_stretches(clearing: Path, 
     assert runs[0].counts["simulated_share"] == runs[1].counts["simulated_share"]
 
 
-@pytest.mark.parametrize("name", ["2m", pytest.param("contiguous", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["2m", "contiguous"])
 def test_stretches_take_as_long_as_the_whole_run(
     clearing: Path, machine: Machine, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
