@@ -32,8 +32,8 @@ struct PageRange {
 // part, and what was done in it. A part has the same index in each of these.
 struct Rounds {
     std::vector<std::uint32_t> phases;  // that the part belongs to
-    // That meet at its end, as a collective call of MPI lets them; 0: a phase begins, or the run
-    // ends.
+    // How many processes meet at its end, as a collective call of MPI lets them; 0: a phase begins,
+    // or the run ends.
     std::vector<std::uint32_t> meeting;
     std::vector<std::uint64_t> instructions, lines;  // as phase_instructions and phase_lines
 };

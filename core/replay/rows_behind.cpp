@@ -161,7 +161,7 @@ void RowsBehind::flush() {
 void RowsBehind::meet(const Op& op, std::uint32_t first_core, const MemoryAccess& access,
                       bool counted) {
     const std::uint32_t rank = (first_core + access.core()) / threads_;
-    // Of another page only where caches write what they made room for.
+    // The line is of another page only where caches write what they made room for.
     if (access.line() / lines_per_page != pages_.frame(op.page, rank)) return;
     meet(op, rank, static_cast<unsigned>(access.line() % lines_per_page), access.write(), counted);
 }

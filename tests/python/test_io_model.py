@@ -296,7 +296,7 @@ def test_pages_in_small_folios_take_longer_to_drop_and_to_write_out() -> None:
 
 
 def test_small_files_that_replace_others_cost_a_request_to_the_disk() -> None:
-    """Of 400 files of 900 B, each open and close took 40 us, where the model counted the bytes alone."""
+    """Each open and close of 400 files of 900 B took 40 us, where the model counted the bytes alone."""
     calls = {"opening": '"1 us"', "creating": '"5 us"', "truncating": '"4 GB/s"', "close_work": '"4 GB/s"'}
     io = with_tables(**calls, replacing_open='"43 us"', replacing_close='"40 us"')
     opened = {"kind": "open", "flags": os.O_CREAT | os.O_TRUNC | os.O_WRONLY, "size": 400, "result": 3}

@@ -20,21 +20,14 @@ class Command(Remedy):
 
 
 @dataclass(frozen=True)
-class Initialise(Remedy):
+class ChangedProgram(Remedy):
     """A change of the program, which no command makes."""
+
+    change: str  # says what has to be changed
 
     def run_options(self, job: Job, host: Host) -> str:
         """Say that the program has to be changed."""
-        return "the loop that initialises the object has to be made parallel as the loops that use it are"
-
-
-@dataclass(frozen=True)
-class Replicate(Remedy):
-    """A change of the program, which no command makes."""
-
-    def run_options(self, job: Job, host: Host) -> str:
-        """Say that the program has to be changed."""
-        return "the program has to copy the object to each NUMA node, and each thread to read the near copy"
+        return self.change
 
 
 @dataclass(frozen=True)
@@ -53,7 +46,9 @@ POLICIES = (
         kernel_rule,
         numa=NumaRule("touch"),
         costs=Costs(code="a parallel loop that initialises, with the schedule of the loops that use it"),
-        remedy=Initialise(),
+        remedy=ChangedProgram(
+            "the loop that initialises the object has to be made parallel as the loops that use it are"
+        ),
         compared=True,
         needs_nodes=True,
     ),
@@ -82,7 +77,9 @@ POLICIES = (
         kernel_rule,
         numa=NumaRule("replicate"),
         costs=Costs(memory="a copy on each NUMA node", code="threads that read the copy on their node"),
-        remedy=Replicate(),
+        remedy=ChangedProgram(
+            "the program has to copy the object to each NUMA node, and each thread to read the near copy"
+        ),
         compared=True,
         needs_nodes=True,
     ),
