@@ -107,7 +107,7 @@ test-cpp: build/tests/build.ninja
 	@scripts/test-cpp build/tests
 
 test-python: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-slurm $(STAMPS)/debian-run $(STAMPS)/debian-lab $(STAMPS)/debian-test $(STAMPS)/unpacked-prometheus examples
-	@pytest -n $(TEST_WORKERS) --dist worksteal -m "not long" $(PYTEST_ARGS)
+	@pytest -n $(TEST_WORKERS) --dist worksteal -m "not long" --timeout 300 $(PYTEST_ARGS)
 
 test-long: $(STAMPS)/package $(STAMPS)/python-dev $(STAMPS)/debian-run $(STAMPS)/debian-real $(STAMPS)/debian-distributions $(STAMPS)/debian-lab $(STAMPS)/debian-kernel $(STAMPS)/debian-test build/fuzz/build.ninja examples
 	@cmake --build build/fuzz

@@ -714,14 +714,12 @@ def test_mpi_has_a_report_a_rank(pagelens_command: Path, tmp_path: Path, launche
     if mpirun is None or compiler is None:
         pytest.skip(f"{launcher} is not installed")
     program = build(PROGRAMS / "mpi_sum.c", tmp_path / "mpi_sum", compiler=compiler)
-    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     crowd = ["--oversubscribe"] if launcher == "openmpi" else []
     words = [mpirun, *crowd, "-n", "2", pagelens_command]
     options = ["run", "--pages", "thp", "--json", "-o", "rank.%r.json", "--", program]
     done = subprocess.run(
         [*words, *options],
         cwd=tmp_path,
-        env={**os.environ, **as_root},
         capture_output=True,
         text=True,
         check=False,
