@@ -18,6 +18,7 @@ from pagelens.replay.run import Sampling
 # Seconds that each resource of the time model is busy; the longest of a phase is its time.
 RESOURCES = {
     "issue": "issue_s",
+    "page faults": "page_faults_s",
     "latency": "latency_s",
     "page walks": "page_walks_s",
     "caches": "caches_s",

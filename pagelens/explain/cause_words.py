@@ -91,6 +91,17 @@ def causes_in_words(
     return said
 
 
+def page_faults_in_words(base: Distribution) -> list[str]:
+    """Say what the first touches of pages cost, if the machine file has their price and it matters."""
+    share = base.resource("page faults").busy_s / base.mean_s
+    if share <= MATTERS - 1:
+        return []
+    return [
+        f"Page faults take {percent(share)} of its time: the kernel finds and clears each page when the "
+        "program first touches it."
+    ]
+
+
 def attributed_in_words(e: Explanation) -> str:
     """Say of how many nodes the attributions are.
 

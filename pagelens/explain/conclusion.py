@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from pagelens.explain.assumption_words import assumed_in_words
-from pagelens.explain.cause_words import causes_in_words, why_fresh_is_slower
+from pagelens.explain.cause_words import causes_in_words, page_faults_in_words, why_fresh_is_slower
 from pagelens.explain.model import (
     Assumption,
     AttributionRecord,
@@ -55,6 +55,7 @@ def conclude(
                 _no_effect(where, most, remedies),
                 *(bounded := _bounded(bounds)),
                 *([] if any_unsure(remedies) else [_elsewhere(base)]),
+                *page_faults_in_words(base),
                 *_where_it_lies(machine),
                 *unknown_in_words(remedies, base.nodes),
                 *harm_in_words(remedies),
@@ -72,6 +73,7 @@ def conclude(
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if cause is not None:
         sentences += causes_in_words(machine, cause, [c for c in collisions if c.policy == baseline])
+    sentences += page_faults_in_words(base)
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else [])]
     sentences += [*unknown_in_words(remedies, base.nodes), *harm_in_words(remedies), *_rare(base.nodes)]

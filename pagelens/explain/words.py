@@ -11,6 +11,7 @@ from pagelens.units import format_binary_size, format_count, format_share, forma
 
 RESOURCES_IN_WORDS = {
     "issue": "issue of instructions",
+    "page faults": "page faults",
     "latency": "waiting for lines and translations",
     "page walks": "page walkers",
     "caches": "the paths between caches",

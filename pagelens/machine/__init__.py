@@ -6,6 +6,7 @@ from pagelens.machine.cores import Cores
 from pagelens.machine.drawing import list_lines, machine_lines
 from pagelens.machine.io import Costs, Io
 from pagelens.machine.memories import Memory, MemorySideCache
+from pagelens.machine.page_fault import FAULT_COUNTS
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.reader import (
     list_machines,
@@ -28,6 +29,7 @@ from pagelens.values.directory import machine_directory
 from pagelens.values.quantities import Sourced
 
 __all__ = [
+    "FAULT_COUNTS",
     "TRANSLATION_COUNTS",
     "CoreTimes",
     "Cores",

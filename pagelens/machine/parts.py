@@ -11,6 +11,7 @@ from pagelens.machine.dram import Dram
 from pagelens.machine.io import Io
 from pagelens.machine.memories import Firmware, Memory, MemorySideCache
 from pagelens.machine.numa import Numa, NumaLink
+from pagelens.machine.page_fault import PageFault
 from pagelens.machine.pipeline import Pipeline
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.tlb import PageWalk, Tlb
@@ -59,6 +60,7 @@ class Parts(Table):
     snoop_filter: SnoopFilter | None = None
     tlb: list[Tlb] = Field(default=[], max_length=MOST_TLBS, description="arrays of a core's data TLB")
     page_walk: PageWalk | None = None
+    page_fault: PageFault | None = None
     memory_side_cache: MemorySideCache | None = None
     fast_memory: Memory | None = Field(default=None, description="the faster of two memories")
     ddr: Memory = Field(description="the only memory, or the larger and slower of two")

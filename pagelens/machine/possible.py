@@ -21,6 +21,8 @@ RANGES = {
     "rate": (1e6, 1e16),  # of a link between NUMA nodes, each way
     "back": (1e6, 1e16),
     "walkers": (1, 1 << 10),
+    "page_fault.small": (1e-9, 1e-2),
+    "page_fault.large": (1e-9, 1.0),
 }
 
 

@@ -43,6 +43,8 @@ class Machine(Parts):
             raise ValueError("l3.hash and snoop_filter.hash must be the same: a slice has a part of both")
         if bool(self.tlb) != (self.page_walk is not None):
             raise ValueError("[[tlb]] and [page_walk] belong together; state both or none")
+        if self.page_fault is not None and self.memory_side_cache is not None:
+            raise ValueError('[page_fault] has no effect in mode "cache" and "hybrid"; leave it out')
         if self.page_walk is not None:
             core_tlb(self.tlb, self.page_walk)  # says what does not fit together
         if self.dram is not None and self.dram.size < self.ddr.size.value:

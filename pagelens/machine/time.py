@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from pagelens.address.units import LINE_BYTES
 from pagelens.machine.core_times import CoreTimes
+from pagelens.machine.page_fault import FAULT_COUNTS
 from pagelens.machine.schema import Machine, ServedBy
 from pagelens.machine.topology import Topology, one_node
 from pagelens.machine.transfers import Columns, Transfers, column, transfers
@@ -74,7 +75,7 @@ class Times:
     at_once_time_s: Floats  # the largest if loads and lines between caches never took turns
     resources: Mapping[
         str, Floats
-    ]  # "issue", "latency", "page walks", "caches", "fast memory", "DDR", "links": seconds of each
+    ]  # "issue", "page faults", "latency", "page walks", "caches", "fast memory", "DDR", "links": seconds
 
 
 def modelled_times(
@@ -292,7 +293,18 @@ def _beyond_caches(
         **_walkers(machine, walking, cores_used),
     }
     between = transfers(machine, counts, cores_used, frequency_factor, core)
-    return _times(resources, stalls, between, [np.add.reduce(list(memories.values()))], ranks)
+    faults = _fault_time(machine, counts, cores_used, frequency_factor)
+    return _times(resources, stalls, between, [np.add.reduce(list(memories.values()))], ranks, faults)
+
+
+def _fault_time(
+    machine: Machine, counts: Columns, cores_used: int, frequency_factor: Floats | float
+) -> Floats | None:
+    """Return the seconds that the cores work for the kernel's pages, or None if no price is stated."""
+    if machine.page_fault is None or any(name not in counts for name in FAULT_COUNTS):
+        return None
+    small, large = (column(counts, name) for name in FAULT_COUNTS)
+    return machine.page_fault.seconds(small, large) / cores_used / frequency_factor
 
 
 def _walk_time(machine: Machine, counts: Columns) -> Floats:
@@ -378,8 +390,11 @@ def _times(
     between: Transfers | None,
     memories: Sequence[Floats],
     ranks: RankLoad | None,
+    faults: Floats | None = None,
 ) -> Times:
     """Return the times. A core issues nothing while it stands still for `stalls` seconds.
+
+    Nor does it while it works for the kernel, which takes `faults` seconds.
 
     What the cores of each rank do by themselves takes as long as it takes the rank with the most to do.
     `between` is what lines take between caches. `memories` are the seconds of those that serve one after the
@@ -401,6 +416,9 @@ def _times(
         resources = {name: seconds * most.get(name, 1.0) for name, seconds in resources.items()}
         at_once, one_by_one = at_once * most_lines, one_by_one * most_lines
     serial = resources["issue"] + one_by_one
+    if faults is not None:
+        resources = {**resources, "page faults": faults}
+        of_core, serial = of_core + faults, serial + faults
     for seconds in memories:
         serial = serial + seconds
     others = [of_core, *(seconds for name, seconds in resources.items() if name != "caches")]

@@ -9,6 +9,9 @@ moves. How many lines are in flight that no prefetcher foresees follows in the s
 A program may get less of the L3 than the system states. In a virtual machine the host can keep ways for other
 guests (Intel's CAT, AMD's PQOS), and their data take room. Chases through shares of the stated size measure
 how much there is.
+
+A walk of the page tables takes longer in a virtual machine, where each step needs a walk of the host's tables
+as well. A chase with one line a page, on pages of 4 KiB and on large ones, measures how much a walk adds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +19,11 @@ from contextlib import AbstractContextManager
 from itertools import pairwise
 from math import sqrt
 
-from pagelens.address.units import LINE_BYTES
+from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_BYTES, LINE_BYTES
 from pagelens.machine import Machine
 from pagelens.machine.caches import L3
 from pagelens.machine.detect.detected_value import Found, read
+from pagelens.measure.page_faults import page_cost
 from pagelens.measure.session import Report, Request, measure_benchmark
 from pagelens.units import format_binary_size, format_rate, format_size, format_time
 
@@ -28,6 +32,7 @@ Progress = Callable[[str], AbstractContextManager[Report]]
 REPEATS = 5  # the best counts
 _SHARES_OF_L3 = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4)  # through which the chase goes
 _BEYOND_CACHES = 8  # times the last cache
+_TIMES_TLB = 2  # pages of the chase that walks, in entries of the largest TLB
 _TIMES_L2 = 4  # at most, of the chase through the L3: a program may get less of it than is stated
 _LEAST_BYTES, _MOST_BYTES = 64 << 20, 1 << 30  # of the chase through memory
 
@@ -48,9 +53,10 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
         results = measure_benchmark(request, progress).measured.results
         return [result.values[0] for result in results]
 
-    def chase(footprints: Sequence[int]) -> list[float]:
+    def chase(footprints: Sequence[int], pages: str = "thp", stride: int = LINE_BYTES) -> list[float]:
         # Large pages keep walks of page tables out of the measurement, if the kernel has such pages.
-        return measure("latency", "0", "thp", footprint=",".join(f"{size}B" for size in footprints))
+        sizes = ",".join(f"{size}B" for size in footprints)
+        return measure("latency", "0", pages, footprint=sizes, stride=f"{stride}B")
 
     (all_cores,) = measure("stream", None, "4k", kernels="copy")
     (one_core,) = measure("stream", "0", "4k", kernels="copy")
@@ -95,12 +101,47 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
                 "core, times the latency of memory",
             )
         }
+    if machine.page_walk is not None:
+        size = FRAME_BYTES * walked_pages(machine)
+        small, large = (chase([size], pages, FRAME_BYTES)[0] for pages in ("4k", "thp"))
+        found |= walk_section(small - large, _frequency(machine, first), size)
+    found |= _page_faults()
     if first is not None and machine.pipeline is not None:
         found["cores"]["frequency"] = read(
             f"{1e-9 * _frequency(machine, first):.3g} GHz",
             f"{_chase(sizes['l1'])}, in which a load takes {machine.pipeline.load_cycles.value} cycles",
         )
     return found
+
+
+def walked_pages(machine: Machine) -> int:
+    """Return how many pages a chase goes through of which each load needs a walk, and each line is in L2."""
+    held = [array.entries.value for array in machine.tlb if FRAME_BYTES in array.pages.value]
+    return max(2, min(_TIMES_TLB * max(held, default=1), machine.l2.size.value // LINE_BYTES // 2))
+
+
+def walk_section(ns: float, frequency: float, size: int) -> dict[str, dict[str, Found]]:
+    """Return what a walk adds to a load, if it adds any time."""
+    cycles = round(1e-9 * ns * frequency)
+    if cycles < 1:
+        return {}
+    source = f"{_chase(size)}, one line a page, takes {ns:.3g} ns a load less on large pages"
+    return {"page_walk": {"walk_cycles": read(cycles, source)}}
+
+
+def _page_faults() -> dict[str, dict[str, Found]]:
+    """Return what the kernel's work for a page costs, by the sizes of pages that it hands out."""
+    sizes = {"small": FRAME_BYTES, "large": HUGE_PAGE_BYTES}
+    costs = {key: (page_cost(size, REPEATS), size) for key, size in sizes.items()}
+    found = {
+        key: read(
+            format_time(cost, 3),
+            f"measured here: fresh memory, written once in each {format_binary_size(size)} and given back",
+        )
+        for key, (cost, size) in costs.items()
+        if cost is not None
+    }
+    return {"page_fault": found} if "small" in found else {}
 
 
 def _frequency(machine: Machine, load_ns: float | None) -> float:

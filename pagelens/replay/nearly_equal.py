@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagelens.machine import Times
+from pagelens.machine import FAULT_COUNTS, Times
 from pagelens.replay.run import Removed
 from pagelens.replay.stretches import CACHES, TRANSLATION, Counts, Estimates
 
@@ -72,6 +72,7 @@ def shifted(replayed: Estimates, its_sample: Estimates, sample: Estimates) -> Es
         name: np.maximum(replayed.counts[name] + (after[name] - before[name]) / SHARE, 0.0) for name in CACHES
     }
     counts |= {name: after[name] for name in TRANSLATION}  # of all lines
+    counts |= {name: replayed.counts[name] for name in FAULT_COUNTS}
     moved = sum(counts[name] for name in ("dram_reads", "dram_writes"))
     rows = []
     for row in replayed.rows:

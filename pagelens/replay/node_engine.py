@@ -18,7 +18,7 @@ from pagelens import _core
 from pagelens.accesses.workload import ALL_SETS, Workload
 from pagelens.errors import UsageError
 from pagelens.frames.numa_rule import cores_of_threads
-from pagelens.machine import Machine, NumaLoad, Times, modelled_times
+from pagelens.machine import FAULT_COUNTS, Machine, NumaLoad, Times, modelled_times
 from pagelens.machine.caches import can_stand_beside
 from pagelens.replay import nearly_equal
 from pagelens.replay.assumed import times_if_assumed
@@ -131,7 +131,7 @@ class NodeEngine:
         rows = (ROW_CONFLICTS not in without,) if self._has_banks else ()
         found = placed.replay(removed, rows)
         counts = found.whole.with_row(0)
-        of_time = placed.compulsory() if CACHE_CAPACITY in without else counts
+        of_time = placed.compulsory(found) if CACHE_CAPACITY in without else counts
         times = placed.times(of_time, FREQUENCY in without, found.numa, [n for n in NUMA if n in without])
         return placed.run(found, counts, times)
 
@@ -149,7 +149,7 @@ class NodeEngine:
                 for numa, spread in product(of_numa, of_cores):
                     times = placed.times(found.with_row(row), FREQUENCY in spread, as_it_is.numa, numa)
                     seconds[*removed, *rows, *numa, *spread] = times.time_s
-        least = placed.times(placed.compulsory(), FREQUENCY in self.mechanisms, as_it_is.numa, NUMA)
+        least = placed.times(placed.compulsory(as_it_is), FREQUENCY in self.mechanisms, as_it_is.numa, NUMA)
         seconds[self.mechanisms] = least.time_s
         counts = as_it_is.whole.with_row(0)
         times = placed.times(counts, numa=as_it_is.numa)
@@ -321,12 +321,16 @@ class _Placed:
         load = numa.load(self.machine, self._cores, rows)
         return replace(load, without_links=NUMA_LINKS in without, without_crowding=NUMA_CROWDING in without)
 
-    def compulsory(self) -> Counts:
-        """Return counts [p] below infinite caches. DRAM moves their lines at its peak bandwidth."""
+    def compulsory(self, counted: NodeCounts) -> Counts:
+        """Return counts [p] below infinite caches. DRAM moves their lines at its peak bandwidth.
+
+        The program touches as many pages as was counted on the machine as it is.
+        """
         reads, writes = self._engine._programs.compulsory(self._placement.offset_bytes).T
         none = ("l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads")
         return {
             **dict.fromkeys(none, np.zeros_like(reads)),
+            **{name: counted.whole.counts[name] for name in FAULT_COUNTS},
             "dram_reads": reads,
             "dram_writes": writes,
             "dram_time_s": self.machine.ddr.seconds(reads, writes),

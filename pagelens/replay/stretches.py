@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.accesses.workload import ALL_SETS
+from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_BITS, LINE_BYTES
+from pagelens.machine import FAULT_COUNTS
 
 Floats = NDArray[np.float64]
 Counts = Mapping[str, Floats]
@@ -135,6 +137,11 @@ def estimates(found: _core.NodeCounters, first: FirstFetches | None = None) -> t
     )
 
 
+def _pages(small: Floats, large: Floats) -> tuple[Floats, Floats]:
+    """Return how many pages of 4 KiB and of 2 MiB have so many lines."""
+    return small * LINE_BYTES / FRAME_BYTES, large * LINE_BYTES / (1 << HUGE_PAGE_BITS)
+
+
 def _by_phase(part: Floats, phase: NDArray[np.int64], phases: int) -> Floats:
     total = np.zeros((phases, *part.shape[1:]))
     np.add.at(total, phase, part)
@@ -155,6 +162,7 @@ def _estimated(
         counts[name] = counts[name] + missed_first
     counts["dram_writes"] = counts["dram_writes"] - of_cleared * scale + cleared
     counts |= dict(zip(TRANSLATION, tlb.T * scale, strict=True))
+    counts |= dict(zip(FAULT_COUNTS, _pages(cleared - cleared_large, cleared_large), strict=True))
     large = np.asarray(found.large_drams, dtype=np.float64)[phase]
     rows = []
     for number in range(drams.shape[1]):

@@ -9,7 +9,7 @@ import pytest
 import pagelens
 from pagelens.machine import choose_machine, measured_file
 from pagelens.measure import of_machine
-from pagelens.measure.of_machine import usable_ways
+from pagelens.measure.of_machine import usable_ways, walk_section, walked_pages
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -40,6 +40,8 @@ def test_what_is_measured_takes_the_place_of_what_is_assumed(
         section, key = name.split(".")
         value = getattr(getattr(after.machine, section), key)
         assert (value.source or "").startswith("measured here"), name
+    assert after.machine.page_fault is not None
+    assert (after.machine.page_fault.small.source or "").startswith("measured here")
     assert after.machine.l2.size == before.machine.l2.size
     if after.machine.pipeline is not None:
         assert (after.machine.pipeline.load_misses.source or "").startswith("measured here")
@@ -81,6 +83,14 @@ def test_of_an_l3_that_is_shared_out_the_ways_that_a_chase_finds_are_stated() ->
     assert usable((4 * MB, 16.7), (8 * MB, 122.0), (16 * MB, 145.0)) == ("6 MiB", 3)
     assert usable((4 * MB, 16.0), (8 * MB, 20.0), (16 * MB, 145.0)) == ("12 MiB", 6)
     assert usable((4 * MB, 100.0), (8 * MB, 149.0)) == ("6 MiB", 3)
+
+
+def test_a_walk_costs_what_a_chase_takes_less_on_large_pages() -> None:
+    machine = pagelens.machine("genoa-9654")
+    assert walked_pages(machine) == 2 * 3072
+    found = walk_section(20.0, 3.7e9, 24 << 20)
+    assert found["page_walk"]["walk_cycles"].value == 74
+    assert walk_section(-0.4, 3.7e9, 24 << 20) == {}
 
 
 def test_a_captured_tree_has_no_speed(pagelens_command: Path, tmp_path: Path) -> None:

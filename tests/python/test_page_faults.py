@@ -1,0 +1,102 @@
+"""What the kernel's work for a page costs a program: measured, counted, and in the model's time."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from pagelens.accesses.declared import declared
+from pagelens.errors import UsageError
+from pagelens.explain.cause_words import page_faults_in_words
+from pagelens.explain.model import Distribution, ResourceRecord
+from pagelens.frames import Node, parse_history, policies
+from pagelens.machine import Machine, parse_machine
+from pagelens.measure.page_faults import page_cost
+from pagelens.replay import Run, Simulation
+
+SMALL_S, LARGE_S = 1.5e-6, 100e-6
+FILE = """schema = 1
+base = "{base}"
+name = "priced"
+title = "A machine with the price of a page"
+"""
+PRICE = """[page_fault]
+small = { value = "1.5 us", input = "by hand" }
+large = { value = "100 us", input = "by hand" }
+"""
+ARRAYS = 3 * (2 << 20)  # bytes of a triad, of which each page is written once
+
+
+def machine(price: str = PRICE, base: str = "genoa-9654") -> Machine:
+    return parse_machine((FILE.format(base=base) + price).encode(), "here")
+
+
+@pytest.fixture(scope="module")
+def simulations() -> dict[str, Simulation]:
+    """Return the same program on a machine with the price, and without."""
+    return {
+        name: Simulation(declared("stream-triad", ARRAYS, 1), machine(price), 1)
+        for name, price in (("priced", PRICE), ("free", ""))
+    }
+
+
+def run(simulation: Simulation, policy: str) -> Run:
+    node = Node(simulation.machine, 1, 0, history=parse_history("boot; run"))
+    return simulation.run(simulation.place(policies[policy], node))
+
+
+@pytest.mark.parametrize(
+    ("policy", "seconds"), [("aged", ARRAYS / 4096 * SMALL_S), ("2m", ARRAYS / (2 << 20) * LARGE_S)]
+)
+def test_each_page_is_paid_once(simulations: dict[str, Simulation], policy: str, seconds: float) -> None:
+    found = run(simulations["priced"], policy).times.resources["page faults"]
+    assert found.sum() == pytest.approx(seconds)
+
+
+def test_a_core_does_nothing_else_meanwhile(simulations: dict[str, Simulation]) -> None:
+    priced, free = (run(simulations[name], "aged").times for name in ("priced", "free"))
+    faults = priced.resources["page faults"]
+    assert "page faults" not in free.resources
+    assert np.all(priced.time_s >= faults)
+    assert priced.serial_time_s == pytest.approx(free.serial_time_s + faults)
+    touched = faults > 0
+    assert np.all(priced.time_s[touched] > free.time_s[touched])
+    assert np.array_equal(priced.time_s[~touched], free.time_s[~touched])
+
+
+def test_no_mechanism_takes_page_faults_away(simulations: dict[str, Simulation]) -> None:
+    simulation = simulations["priced"]
+    node = Node(simulation.machine, 1, 0, history=parse_history("boot; run"))
+    placement = simulation.place(policies["aged"], node)
+    least = simulation.run(placement, without=simulation.mechanisms)
+    assert least.times.resources["page faults"].sum() == pytest.approx(ARRAYS / 4096 * SMALL_S)
+
+
+def test_a_memory_side_cache_has_no_price_of_pages() -> None:
+    with pytest.raises(UsageError, match=r"page_fault.*no effect"):
+        machine(base="cori-knl-cache")
+
+
+@pytest.mark.parametrize(("busy_s", "words"), [(0.012, "12% of its time"), (0.001, "")])
+def test_the_answer_says_what_page_faults_cost(busy_s: float, words: str) -> None:
+    faults = ResourceRecord(name="page faults", busy_s=busy_s, bound_s=0)
+    said = page_faults_in_words(Distribution.model_construct(times_s=[0.1, 0.1], resources=[faults]))
+    assert [words] == [sentence[17:32] for sentence in said] if words else not said
+
+
+def walks(*found: tuple[float, int]) -> Iterator[tuple[float, int]]:
+    return iter(found)
+
+
+def test_the_best_walk_with_pages_of_the_wanted_size_counts() -> None:
+    small, large = 16384, 32  # of 64 MiB
+    results = walks((2.0 * small, small), (1.5 * small, small + 3), (0.1 * small, large))
+    assert page_cost(4096, 3, lambda *_: next(results)) == pytest.approx(1.5)
+    results = walks((2.0, small), (1.0, small))  # there are no large pages
+    assert page_cost(2 << 20, 2, lambda *_: next(results)) is None
+
+
+def test_the_kernel_counts_a_fault_a_page() -> None:
+    cost = page_cost(4096, 1)
+    assert cost is not None
+    assert cost > 0
