@@ -23,6 +23,10 @@ settings.load_profile("pagelens")
 # Tests see the same with and without `make engine`. Tests of both engines name them.
 os.environ.setdefault("PAGELENS_ENGINE", "qemu")
 
+# Tests start Python hundreds of times. Without its cache, each start compiles what it imports.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # Open MPI does not start ranks as root unless it is told to. Over TCP, a rank of MPICH can wait for
 # ever in MPI_Finalize: UCX takes TCP beside shared memory if nobody says otherwise.
 os.environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "UCX_TLS": "posix,self"}

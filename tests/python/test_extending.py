@@ -19,8 +19,8 @@ FILE = re.compile(r"^`(?P<path>[\w./-]+)`\n```\w+\n(?P<text>.*?)^```$", re.MULTI
 
 
 def copy_of_the_package(folder: Path) -> None:
-    """The sources and the machines as copies; what was compiled, as links."""
-    ignored = shutil.ignore_patterns("__pycache__", "*.so", "lib", "include")
+    """The sources, their bytecode, and the machines as copies; what was compiled, as links."""
+    ignored = shutil.ignore_patterns("*.so", "lib", "include")
     shutil.copytree(ROOT / "pagelens", folder / "pagelens", ignore=ignored)
     shutil.copytree(ROOT / "machines", folder / "machines")
     compiled = Path(pagelens._core.__file__).parent
