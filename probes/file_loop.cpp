@@ -9,30 +9,15 @@
 #include <ctime>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 
 #include "probes/failure.hpp"
+#include "probes/transfer_queue.hpp"
 
 namespace pagelens::probes {
 
 namespace {
-
-constexpr std::size_t page_bytes = 4096;
-
-struct Free {
-    void operator()(char* block) const { std::free(block); }
-};
-using Buffer = std::unique_ptr<char, Free>;
-
-// All its pages are there, and hold something: zeros might lie in one page that is shared.
-Buffer buffer_of(std::size_t bytes) {
-    const std::size_t whole = (bytes + page_bytes - 1) / page_bytes * page_bytes;
-    Buffer buffer(static_cast<char*>(std::aligned_alloc(page_bytes, whole)));
-    if (!buffer)
-        throw Failure(ENOMEM, "no memory for the buffer of an operation; take smaller ones");
-    std::memset(buffer.get(), 'x', whole);
-    return buffer;
-}
 
 double seconds(clockid_t clock) {
     timespec now{};
@@ -48,6 +33,21 @@ double queued_seconds() {
     return file >> run_ns >> queued_ns ? 1e-9 * queued_ns : 0;
 }
 
+// The times of a thread at the moment at which this is made.
+struct Clocks {
+    double queued = queued_seconds();
+    double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
+
+    [[nodiscard]] FileLoopResult since(std::uint64_t bytes) const {
+        FileLoopResult result;
+        result.cpu_s = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+        result.wall_s = seconds(CLOCK_MONOTONIC) - wall;
+        result.queued_s = queued_seconds() - queued;
+        result.bytes = bytes;
+        return result;
+    }
+};
+
 }  // namespace
 
 FileLoopResult file_loop(int descriptor, bool write, std::size_t bytes,
@@ -55,35 +55,50 @@ FileLoopResult file_loop(int descriptor, bool write, std::size_t bytes,
     if (bytes == 0 || bytes > most_operation_bytes)
         throw std::invalid_argument("bytes: an operation has 1 B to 1 GiB");
     const Buffer buffer = buffer_of(bytes);
-    FileLoopResult result;
-    const double queued = queued_seconds();
-    const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
+    std::uint64_t all_moved = 0;
+    const Clocks clocks;
     for (const std::int64_t offset : offsets) {
         const ssize_t moved = write ? ::pwrite(descriptor, buffer.get(), bytes, offset)
                                     : ::pread(descriptor, buffer.get(), bytes, offset);
         if (moved < 0) throw Failure(errno, write ? "a write failed" : "a read failed");
         if (moved == 0) break;
-        result.bytes += static_cast<std::uint64_t>(moved);
+        all_moved += static_cast<std::uint64_t>(moved);
     }
-    result.cpu_s = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
-    result.wall_s = seconds(CLOCK_MONOTONIC) - wall;
-    result.queued_s = queued_seconds() - queued;
-    return result;
+    return clocks.since(all_moved);
 }
 
-FileLoopResult replay_operations(const FileOperations& operations, bool copied) {
-    const auto& [descriptors, kinds, offsets, bytes] = operations;
+FileLoopResult queued_loop(int descriptor, bool write, std::size_t bytes,
+                           const std::vector<std::int64_t>& offsets, std::size_t depth) {
+    if (bytes == 0 || bytes > most_operation_bytes)
+        throw std::invalid_argument("bytes: an operation has 1 B to 1 GiB");
+    TransferQueue queue(depth, bytes);
+    const Clocks clocks;
+    for (const std::int64_t offset : offsets) queue.submit(descriptor, write, offset, bytes);
+    queue.wait_for_all();
+    return clocks.since(queue.moved());
+}
+
+FileLoopResult replay_operations(const FileOperations& operations, bool copied, std::size_t depth) {
+    const auto& [descriptors, kinds, offsets, bytes, flights] = operations;
     const std::size_t count = descriptors.size();
-    if (kinds.size() != count || offsets.size() != count || bytes.size() != count)
+    if (kinds.size() != count || offsets.size() != count || bytes.size() != count ||
+        flights.size() != count)
         throw std::invalid_argument("the arrays of operations differ in their lengths");
     const std::uint64_t most = count == 0 ? 1 : std::max<std::uint64_t>(1, std::ranges::max(bytes));
     if (most > most_operation_bytes)
         throw std::invalid_argument("bytes: an operation has at most 1 GiB");
     const Buffer buffer = buffer_of(most), second = buffer_of(copied ? most : 1);
-    FileLoopResult result;
-    const double queued = queued_seconds();
-    const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
+    std::optional<TransferQueue> queue;
+    if (depth > 1) queue.emplace(depth, most);
+    std::uint64_t all_moved = 0;
+    const Clocks clocks;
     for (std::size_t i = 0; i < count; ++i) {
+        const auto flight = static_cast<Flight>(flights[i]);
+        if (queue && flight != Flight::alone && kinds[i] <= 1) {
+            queue->submit(descriptors[i], kinds[i] == 1, offsets[i], bytes[i]);
+            if (flight == Flight::last) queue->wait_for_all();
+            continue;
+        }
         ssize_t moved = 0;
         if (copied && kinds[i] == 1) std::memcpy(buffer.get(), second.get(), bytes[i]);
         if (kinds[i] == 0) moved = ::pread(descriptors[i], buffer.get(), bytes[i], offsets[i]);
@@ -92,12 +107,10 @@ FileLoopResult replay_operations(const FileOperations& operations, bool copied) 
         if (moved < 0) throw Failure(errno, "an operation of the replay failed");
         if (copied && kinds[i] == 0)
             std::memcpy(second.get(), buffer.get(), static_cast<std::size_t>(moved));
-        result.bytes += static_cast<std::uint64_t>(moved);
+        all_moved += static_cast<std::uint64_t>(moved);
     }
-    result.cpu_s = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
-    result.wall_s = seconds(CLOCK_MONOTONIC) - wall;
-    result.queued_s = queued_seconds() - queued;
-    return result;
+    if (queue) queue->wait_for_all();
+    return clocks.since(all_moved + (queue ? queue->moved() : 0));
 }
 
 TransferAfterWork transfer_after_work(int descriptor, bool write, std::size_t bytes,

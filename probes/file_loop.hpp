@@ -23,18 +23,28 @@ struct FileLoopResult {
 FileLoopResult file_loop(int descriptor, bool write, std::size_t bytes,
                          const std::vector<std::int64_t>& offsets);
 
+// Does the same with up to `depth` transfers in flight, and waits for the last ones. The file must
+// be open with O_DIRECT: the kernel has no buffered transfers in flight.
+FileLoopResult queued_loop(int descriptor, bool write, std::size_t bytes,
+                           const std::vector<std::int64_t>& offsets, std::size_t depth);
+
+// Whether an operation of a replay can be in flight with the ones before it.
+enum class Flight : std::uint8_t { alone = 0, together = 1, last = 2 };  // last: wait for all
+
 // The operations of a replay: all of one length.
 struct FileOperations {
     std::span<const std::int32_t> descriptors;
     std::span<const std::int32_t> kinds;  // 0: read, 1: write, 2: fsync
     std::span<const std::int64_t> offsets;
     std::span<const std::uint64_t> bytes;
+    std::span<const std::uint8_t> flights;  // Flight
 };
 
 // Makes operations one after the other, from one buffer. `copied`: each byte is first copied
-// through another buffer, as a program does that collects small requests. Throws Failure where the
-// system refuses. A read beyond the end of a file is no error.
-FileLoopResult replay_operations(const FileOperations& operations, bool copied);
+// through another buffer, as a program does that collects small requests. Reads and writes that are
+// not alone are in flight together, up to `depth` of them; with a depth of 1 none is. Throws
+// Failure where the system refuses. A read beyond the end of a file is no error.
+FileLoopResult replay_operations(const FileOperations& operations, bool copied, std::size_t depth);
 
 // How long a transfer takes after other work of the program, and how long that work takes.
 struct TransferAfterWork {

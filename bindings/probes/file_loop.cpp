@@ -22,17 +22,22 @@ void register_file_loop(nb::module_& m) {
         "file_loop", &file_loop, nb::call_guard<nb::gil_scoped_release>(), "descriptor"_a,
         "write"_a, "bytes"_a, "offsets"_a,
         "Reads, or writes, `bytes` at each offset of an open file, in their order, until its end.");
+    m.def("queued_loop", &queued_loop, nb::call_guard<nb::gil_scoped_release>(), "descriptor"_a,
+          "write"_a, "bytes"_a, "offsets"_a, "depth"_a,
+          "Does the same with up to `depth` direct transfers in flight (io_submit).");
     m.def(
         "replay_operations",
         [](const Input<std::int32_t>& descriptors, const Input<std::int32_t>& kinds,
-           const Input<std::int64_t>& offsets, const Input<std::uint64_t>& bytes, bool copied) {
+           const Input<std::int64_t>& offsets, const Input<std::uint64_t>& bytes,
+           const Input<std::uint8_t>& flights, bool copied, std::size_t depth) {
             const FileOperations operations{span_of(descriptors), span_of(kinds), span_of(offsets),
-                                            span_of(bytes)};
+                                            span_of(bytes), span_of(flights)};
             const nb::gil_scoped_release release;
-            return replay_operations(operations, copied);
+            return replay_operations(operations, copied, depth);
         },
-        "descriptors"_a, "kinds"_a, "offsets"_a, "bytes"_a, "copied"_a,
-        "Makes operations one after the other: kind 0 reads, 1 writes, 2 is fsync.");
+        "descriptors"_a, "kinds"_a, "offsets"_a, "bytes"_a, "flights"_a, "copied"_a, "depth"_a,
+        "Makes operations one after the other: kind 0 reads, 1 writes, 2 is fsync. A transfer with "
+        "a flight of 1 can be in flight with others, and 2 is the last of them.");
     m.def(
         "transfer_after_work",
         [](int descriptor, bool write, std::size_t bytes, std::size_t work_bytes,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from pagelens.io import classify as paths
 from pagelens.io.kinds import KINDS
 from pagelens.io.option import Option, Run, copy_s, sizes_of, wall_of
-from pagelens.io.predict import Cost, Floats, of_storage_s
-from pagelens.machine import Io
+from pagelens.io.predict import Cost, Floats, costs_of, of_storage_s, table_cost
+from pagelens.machine import Costs, InFlight, Io
 from pagelens.units import format_binary_size
 
-_DEPTHS = (2, 4, 8, 16, 32)  # requests in flight
+_DEPTHS = (2, 8, 32)  # requests in flight, as `pagelens measure io` measures them
+_AS_GOOD = 1.02  # times the least time: a deeper queue is not worth that
 _THREAD = ["process", "thread"]
 _TOGETHER = [*_THREAD, "file", "kind", "epoch", "sequence"]
 
@@ -23,33 +25,94 @@ def deeper_queue(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     These can be reads that follow each other in a file, and writes that overlap no other ones up to the next
     operation of another kind on the file. Writes that make a file longer take turns on ext4, so they stay.
 
-    With n requests in flight, each of which takes the processor time c and waits w, one ends every (c + w)/n
-    on the average (Little's law), but not sooner than every c, nor faster than the node transfers. The last
-    one of a sequence waits as long as now.
+    The last one of a sequence waits as long as now. The others take as much less as `pagelens measure io`
+    measured. Without its tables, one ends every (c + w)/n on the average (Little's law), if each of n in
+    flight takes the processor time c and waits w. It does not end sooner than every c, nor faster than the
+    node transfers.
     """
     some = _independent(frame, now).filter(pl.len().over(_TOGETHER) > 1)
     if some.is_empty():
         return None
-    at = some["at"].to_numpy()
+    at, alone = some["at"].to_numpy(), _of(now, some["at"].to_numpy())
     last = some.select(pl.col("at") == pl.col("at").max().over(_TOGETHER)).to_series().to_numpy()
-    cpu, alone = now.cpu_s[at], now.cpu_s[at] + now.wait_s[at]
-    least = np.maximum(cpu, of_storage_s(frame, io)[at])
-    best: tuple[float, int, Floats] | None = None
+    found: dict[int, Cost] = {}
     for depth in _DEPTHS:
-        period = np.minimum(np.maximum(least, alone / depth), alone)
-        wait = np.where(last, alone, period) - cpu
-        spent = float(wait.sum())
-        if best is None or spent < best[0]:
-            best = (spent, depth, wait)
-    assert best is not None
-    wait_s = now.wait_s.copy()
-    wait_s[at] = best[2]
+        queued = _queued(some, io, alone, of_storage_s(frame, io)[at], depth)
+        found[depth] = Cost(
+            np.where(last, alone.cpu_s, queued.cpu_s), np.where(last, alone.wait_s, queued.wait_s)
+        )
+    spent = {depth: float(wall_of(cost).sum()) for depth, cost in found.items()}
+    best = min(depth for depth, wall in spent.items() if wall <= _AS_GOOD * min(spent.values()))
+    cpu_s, wait_s = now.cpu_s.copy(), now.wait_s.copy()
+    cpu_s[at], wait_s[at] = found[best].cpu_s, found[best].wait_s
+    measured = io.direct_read_in_flight is not None or io.direct_write_in_flight is not None
     return Option(
         "queue-depth",
-        f"{best[1]} direct requests in flight",
-        f"io_uring or libaio, and {best[1]} buffers; the disk must take so many requests at a time",
-        Cost(now.cpu_s, wait_s),
+        f"{best} direct requests in flight",
+        f"io_uring or libaio, and {best} buffers"
+        + ("" if measured else "; the disk must take so many requests at a time"),
+        Cost(cpu_s, wait_s),
     )
+
+
+def _of(cost: Cost, at: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> Cost:
+    return Cost(cost.cpu_s[at], cost.wait_s[at])
+
+
+def _queued(some: pl.DataFrame, io: Io, alone: Cost, storage_s: Floats, depth: int) -> Cost:
+    """Return what transfers cost with `depth` of them in flight, or with all of a shorter sequence."""
+    count = np.minimum(some.select(pl.len().over(_TOGETHER)).to_series().to_numpy(), depth)
+    wall = wall_of(alone)
+    period = np.minimum(np.maximum(np.maximum(alone.cpu_s, storage_s), wall / depth), wall)
+    cpu = alone.cpu_s.copy()
+    for path, table in (
+        (paths.DIRECT_READ, io.direct_read_in_flight),
+        (paths.DIRECT_WRITE, io.direct_write_in_flight),
+    ):
+        costs = costs_of(io, path)
+        if table is None or costs is None:
+            continue
+        of_path = (some["path"] == path).to_numpy()
+        for number in set(count[of_path].tolist()):
+            where = of_path & (count == number)
+            of_cpu, of_wall = _ratios(table.value, costs, sizes_of(some)[where], number)
+            cpu[where] = alone.cpu_s[where] * of_cpu
+            period[where] = np.maximum(wall[where] * of_wall, cpu[where])
+    return Cost(cpu, period - cpu)
+
+
+def _ratios(table: InFlight, alone: Costs, sizes: Floats, depth: int) -> tuple[Floats, Floats]:
+    """Return processor and wall time of a transfer with `depth` of them in flight, over those of one alone.
+
+    Both are in proportion between measured depths, and between measured sizes. One in flight is one alone.
+    """
+    found = [(1, np.ones_like(sizes), np.ones_like(sizes))]
+    for count, costs in zip(*table, strict=True):
+        rows = np.asarray(costs.sizes, np.float64)
+        with_it, without = table_cost(costs, rows), table_cost(alone, rows)
+        cpu, wall = with_it.cpu_s / without.cpu_s, wall_of(with_it) / wall_of(without)
+        found.append(
+            (count, np.interp(sizes, rows, np.nan_to_num(cpu, nan=1.0)), np.interp(sizes, rows, wall))
+        )
+    counts = [count for count, _, _ in found]
+    upper = min(int(np.searchsorted(counts, depth)), len(counts) - 1)
+    lower = max(upper - 1, 0)
+    share = min((depth - counts[lower]) / max(counts[upper] - counts[lower], 1), 1.0)
+    (_, cpu, wall), (_, less_cpu, less_wall) = found[upper], found[lower]
+    return share * cpu + (1 - share) * less_cpu, share * wall + (1 - share) * less_wall
+
+
+def flights(frame: pl.DataFrame) -> NDArray[np.uint8]:
+    """Return for each operation whether it is made alone (0), or can be in flight with the next ones (1).
+
+    The last one of such a sequence has a 2: the program waits for all of them.
+    """
+    nothing = Cost(np.zeros(frame.height), np.zeros(frame.height))
+    some = _independent(frame, nothing).filter(pl.len().over(_TOGETHER) > 1)
+    found = np.zeros(frame.height, np.uint8)
+    last = some.select(pl.col("at") == pl.col("at").max().over(_TOGETHER)).to_series().to_numpy()
+    found[some["at"].to_numpy()] = np.where(last, 2, 1)
+    return found
 
 
 def _independent(frame: pl.DataFrame, now: Cost) -> pl.DataFrame:

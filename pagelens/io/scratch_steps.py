@@ -6,6 +6,7 @@ import polars as pl
 
 from pagelens.io.classify import classify
 from pagelens.io.kinds import KINDS
+from pagelens.io.queue_ways import flights
 from pagelens.io.recording import Recording
 
 _HALF = 0.5
@@ -18,6 +19,7 @@ def replayable(recording: Recording) -> tuple[pl.DataFrame, list[tuple[int, bool
     The files are those that the operations use, numbered anew.
     """
     frame = classify(recording)
+    frame = frame.with_columns(flight=pl.Series(flights(frame)))
     syncs = frame["kind"].is_in([KINDS["sync"], KINDS["datasync"]])
     kept = frame.filter(((pl.col("bytes") > 0) & pl.col("kind").is_in(list(_WHAT))) | pl.lit(syncs))
     used = kept["file"].unique(maintain_order=True).to_list()
@@ -25,7 +27,7 @@ def replayable(recording: Recording) -> tuple[pl.DataFrame, list[tuple[int, bool
     transfers = kept.select(
         pl.col("file").replace_strict(numbers, default=-1, return_dtype=pl.Int32),
         pl.col("kind").replace_strict(_WHAT, default="", return_dtype=pl.String).alias("what"),
-        "offset", "bytes", "run", "direct",
+        "offset", "bytes", "run", "direct", "flight",
     )  # fmt: skip
     lengths = []
     for file in used:

@@ -4,7 +4,7 @@ from pagelens.machine.chosen import choose_machine, measured_file
 from pagelens.machine.core_times import CoreTimes
 from pagelens.machine.cores import Cores
 from pagelens.machine.drawing import list_lines, machine_lines
-from pagelens.machine.io import Costs, Io
+from pagelens.machine.io import Costs, InFlight, Io
 from pagelens.machine.memories import Memory, MemorySideCache
 from pagelens.machine.page_fault import FAULT_COUNTS
 from pagelens.machine.private_caches import PrivateCache
@@ -34,6 +34,7 @@ __all__ = [
     "CoreTimes",
     "Cores",
     "Costs",
+    "InFlight",
     "Io",
     "Machine",
     "Memory",

@@ -88,6 +88,36 @@ def _is_row(row: Any) -> bool:
     return isinstance(row, list) and len(row) == 3 and all(isinstance(cell, str) for cell in row)
 
 
+class InFlight(NamedTuple):
+    """The times of direct transfers while several of one thread are in flight. Depths ascend."""
+
+    depths: tuple[int, ...]
+    costs: tuple[Costs, ...]
+
+
+def _parse_in_flight(rows: Any) -> InFlight:
+    if isinstance(rows, InFlight):
+        return rows
+    if not isinstance(rows, list) or not rows or not all(_is_queued(row) for row in rows):
+        raise ValueError(
+            'a table is an array of rows such as [8, "4 KiB", "2 us", "3 us"]: how many transfers are in '
+            "flight (2 to 1024), the size of each, its processor time and its wall time"
+        )
+    depths = tuple(sorted({row[0] for row in rows}))
+    return InFlight(
+        depths, tuple(_parse_costs([row[1:] for row in rows if row[0] == depth]) for depth in depths)
+    )
+
+
+def _is_queued(row: Any) -> bool:
+    count = row[0] if isinstance(row, list) and row else None
+    return type(count) is int and 2 <= count <= 1024 and _is_row(row[1:])
+
+
+def _show_in_flight(found: InFlight) -> str:
+    return "; ".join(f"{depth} in flight: {_show_costs(costs)}" for depth, costs in zip(*found, strict=True))
+
+
 def _show_costs(costs: Costs) -> str:
     rows = (
         f"{format_binary_size(size)} {UNKNOWN if cpu is None else format_time(cpu)}/{format_time(wall)}"
@@ -100,6 +130,16 @@ OperationCosts = Annotated[
     Costs,
     BeforeValidator(_parse_costs),
     Unit(_show_costs, 'array of rows `["4 KiB", "2 us", "3 us"]`: size, processor time, wall time'),
+]
+
+
+InFlightCosts = Annotated[
+    InFlight,
+    BeforeValidator(_parse_in_flight),
+    Unit(
+        _show_in_flight,
+        'array of rows `[8, "4 KiB", "2 us", "3 us"]`: transfers in flight, size, processor time, wall time',
+    ),
 ]
 
 
@@ -150,6 +190,14 @@ class Io(Table):
         default=None, description="a direct write that makes the file longer, and takes blocks for it"
     )
     direct_read: Sourced[OperationCosts] | None = Field(default=None, description="a direct read")
+    direct_read_in_flight: Sourced[InFlightCosts] | None = Field(
+        default=None,
+        description="a direct read while one thread keeps several of them in flight: the time of all over "
+        "their number",
+    )
+    direct_write_in_flight: Sourced[InFlightCosts] | None = Field(
+        default=None, description="the same of direct writes into a file that is long enough"
+    )
     direct_copies: Sourced[bool] | None = Field(
         default=None, description="direct operations copy all the same, as on tmpfs"
     )

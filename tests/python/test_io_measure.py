@@ -1,11 +1,14 @@
 """`pagelens measure io`: the section of a machine file, and what is refused."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pagelens import _probes
 from pagelens.cli.commands.io import _machine_with_io
 from pagelens.cli.text.measure_io import render_io
 from pagelens.errors import UsageError
@@ -14,9 +17,9 @@ from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.recording import Header
 from pagelens.io.resolve import FILE_SYSTEMS
 from pagelens.machine import parse_machine
-from pagelens.machine.io import Costs
+from pagelens.machine.io import Costs, Io
 from pagelens.measure import files
-from pagelens.measure.files import calls, cores, session, system
+from pagelens.measure.files import calls, cores, in_flight, session, system
 from pagelens.measure.files.machine_file import file_with_io
 from pagelens.measure.files.measured import Measured, pooled
 from pagelens.measure.files.series import Scratch, Times
@@ -33,6 +36,10 @@ def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch:
     assert io.write.value.sizes == (4096, 1 << 20)
     for costs in (io.write.value, io.overwrite.value, io.read.value):  # type: ignore[union-attr]
         assert 0 < costs.of(4096).wall_s < costs.of(1 << 20).wall_s
+    # Several in flight move the same bytes, so one takes as long as it takes or less, or a little longer.
+    assert io.direct_read_in_flight is not None
+    assert io.direct_read_in_flight.value.depths == (2, 8, 32)
+    assert all(costs.sizes == (4096, 1 << 20) for costs in io.direct_read_in_flight.value.costs)
     assert io.spread is not None
     assert io.spread.value == pytest.approx(measured.spread, abs=1e-3)
     assert all(len(times) == 4 for times in measured.moments.values())  # two in each round
@@ -141,6 +148,61 @@ def test_a_file_system_has_one_name_in_recordings_and_measurements(
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/mountinfo").write_text(f"1 0 0:77 / {tmp_path} rw - {mounted} server:/data rw\n")
     assert system._mounted(System(tmp_path), 77, tmp_path) == (FILE_SYSTEMS[magic], "server:/data")
+
+
+IN_FLIGHT = '[[8, "4 KiB", "2 us", "3 us"], [2, "64 KiB", "4 us", "9 us"], [2, "4 KiB", "3 us", "6 us"]]'
+
+
+def _io_with(**tables: str) -> Io:
+    text = "".join(f'{key} = {{ value = {rows}, source = "x" }}\n' for key, rows in tables.items())
+    io = f'[io]\nfile_system = {{ value = "ext4", source = "x" }}\n{text}'
+    found = parse_machine((MACHINE + io).encode(), "it").io
+    assert found is not None
+    return found
+
+
+def test_times_of_transfers_in_flight_stand_by_their_number() -> None:
+    in_order = IN_FLIGHT.replace('[2, "64 KiB", "4 us", "9 us"], [2, "4 KiB", "3 us", "6 us"]',
+                                 '[2, "4 KiB", "3 us", "6 us"], [2, "64 KiB", "4 us", "9 us"]')  # fmt: skip
+    io = _io_with(write='[["4 KiB", "1 us", "2 us"]]', direct_read_in_flight=in_order)
+    assert io.direct_read_in_flight is not None
+    assert io.direct_read_in_flight.value.depths == (2, 8)
+    assert [costs.wall_s for costs in io.direct_read_in_flight.value.costs] == [(6e-6, 9e-6), (3e-6,)]
+    for rows, why in (
+        (IN_FLIGHT, "must ascend"),
+        ('[[1, "4 KiB", "2 us", "3 us"]]', "2 to 1024"),
+        ('[["8", "4 KiB", "2 us", "3 us"]]', "2 to 1024"),
+        ('[[true, "4 KiB", "2 us", "3 us"]]', "2 to 1024"),
+        ("[]", "an array of rows"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            _io_with(write='[["4 KiB", "1 us", "2 us"]]', direct_read_in_flight=rows)
+
+
+def test_a_kernel_without_asynchronous_operations_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EPERM, "io_setup")
+
+    measured = Measured(tmp_path, system.read_file_system(tmp_path))
+    monkeypatch.setattr(in_flight._probes, "queued_loop", refused)
+    for _ in range(2):
+        in_flight.measure_in_flight(measured, Scratch(tmp_path), [4096], 0.001)
+    assert measured.notes == [in_flight._REFUSED]
+    assert not measured.in_flight
+
+
+def test_transfers_in_flight_move_the_same_bytes(tmp_path: Path) -> None:
+    with Scratch(tmp_path).open(os.O_DIRECT) as file:
+        done = _probes.queued_loop(file, True, 4096, [4096 * at for at in (3, 0, 1, 9, 4)], 2)
+        assert done.bytes == 5 * 4096
+        assert os.fstat(file).st_size == 10 * 4096
+        assert _probes.queued_loop(file, False, 4096, [0, 4096 * 9, 4096 * 20], 8).bytes == 2 * 4096
+        with pytest.raises(OSError, match="a transfer in flight failed"):  # not aligned
+            _probes.queued_loop(file, False, 4096, [0, 7, 4096], 2)
+        with pytest.raises(ValueError, match="1 to 1024"):
+            _probes.queued_loop(file, False, 4096, [0], 2000)
 
 
 COSTS = Costs((4096, 65536), (1e-6, None), (2e-6, 8e-6))

@@ -10,6 +10,7 @@ from test_io_model import PAGE, recording_of, transfer, with_tables
 
 from pagelens.io.classify import classify
 from pagelens.io.option import Option, Run
+from pagelens.io.scratch_steps import replayable
 from pagelens.io.what_if import options
 from pagelens.machine import Io
 
@@ -37,13 +38,54 @@ def waits(operations: list[dict[str, Any]]) -> list[float]:
 def test_requests_in_flight_end_one_after_the_other() -> None:
     reads = [transfer("read", at * PAGE, direct=True) for at in range(5)]
     way = found(reads, disk())["queue-depth"]
-    # Each takes 60 us. With 4 in flight, one ends every 20 us, when the processor is free. The last waits.
-    assert way.title == "4 direct requests in flight"
+    # Each takes 60 us. With all in flight, one ends every 20 us, when the processor is free. The last waits.
+    assert way.title == "8 direct requests in flight"
     assert way.cost.wait_s * 1e6 == pytest.approx([0, 0, 0, 0, 40])
     large = [transfer("read", at << 20, 1 << 20, direct=True) for at in range(5)]
     node = found(large, disk(read_rate='"3.4952533 GB/s"'))["queue-depth"]  # 300 us, where one takes 600 us
     assert node.title == "2 direct requests in flight"
     assert node.cost.wait_s * 1e6 == pytest.approx([240, 240, 240, 240, 540])
+
+
+IN_FLIGHT = '[[2, "4 KiB", "20 us", "45 us"], [8, "4 KiB", "15 us", "30 us"], [8, "1 MiB", "100 us", "1 ms"]]'
+
+
+def test_what_was_measured_in_flight_is_what_it_takes() -> None:
+    """One alone takes 20 us and waits 40 us. The rate of the node, which is lower, is measured with it."""
+    reads = [transfer("read", at * PAGE, direct=True) for at in range(20)]
+    way = found(reads, disk(direct_read_in_flight=IN_FLIGHT, read_rate='"4 KB/s"'))["queue-depth"]
+    assert way.title == "8 direct requests in flight"  # 32 are as good, and no better
+    assert way.cost.cpu_s * 1e6 == pytest.approx([15] * 19 + [20])
+    assert way.cost.wait_s * 1e6 == pytest.approx([15] * 19 + [40])
+    assert "must take" not in way.effort
+    # Of a sequence of five, five are in flight: half way between 2 and 8 for those.
+    few = found(reads[:5], disk(direct_read_in_flight=IN_FLIGHT))["queue-depth"]
+    assert few.cost.cpu_s * 1e6 == pytest.approx([17.5] * 4 + [20])
+    assert few.wall_s * 1e6 == pytest.approx([37.5] * 4 + [60])
+    # Writes have no table here.
+    writes = found([transfer("write", at * PAGE, direct=True) for at in range(5)],
+                   disk(direct_read_in_flight=IN_FLIGHT))["queue-depth"]  # fmt: skip
+    assert writes.cost.cpu_s * 1e6 == pytest.approx([20] * 5)
+    # Of 4 KiB alone, half the time is left with 8 in flight, and of 1 MiB (600 us) a quarter.
+    two = IN_FLIGHT.replace('"1 ms"', '"150 us"')
+    large = [transfer("read", at << 20, 1 << 20, direct=True) for at in range(20)]
+    assert found(large, disk(direct_read_in_flight=two))["queue-depth"].wall_s[0] * 1e6 == pytest.approx(150)
+    middle = (PAGE + (1 << 20)) // 2
+    between = [transfer("read", at * middle, middle, direct=True) for at in range(20)]
+    ways = found(between, disk(direct_read_in_flight=two))
+    share = ways["queue-depth"].wall_s[0] / ways["as-it-ran"].wall_s[0]
+    assert share == pytest.approx((0.5 + 0.25) / 2)
+
+
+def test_a_replay_keeps_those_requests_in_flight() -> None:
+    operations = [
+        *(transfer("write", at * PAGE, direct=True) for at in (7, 3)),
+        {"kind": "sync"},
+        *(transfer("read", at * PAGE, direct=True) for at in (0, 1, 9)),
+        transfer("read", 0),
+    ]
+    transfers, _ = replayable(recording_of(operations, [LONG]))
+    assert transfers["flight"].to_list() == [1, 2, 0, 1, 2, 0, 0]
 
 
 def test_only_requests_that_do_not_need_each_other_are_in_flight_together() -> None:

@@ -307,6 +307,10 @@ def replay_command(
     request: Annotated[
         str, typer.Option(metavar="SIZE", help="The size that requests are merged to.")
     ] = "1MiB",
+    in_flight: Annotated[
+        int,
+        typer.Option(min=2, max=1024, metavar="N", help="How many recorded direct requests are in flight."),
+    ] = 8,
     rounds: Annotated[
         int, typer.Option(min=1, max=1000, metavar="N", help="How often each way is replayed.")
     ] = 3,
@@ -335,9 +339,9 @@ def replay_command(
     if not folder.is_dir():
         raise UsageError(f"folder: {folder} is no folder; name one for the scratch files")
     with progress_bar(quiet, "replays") as bar:
-        done = replay(
-            transfers, lengths, folder, variants(size, read_file_system(folder).direct), rounds, bar
-        )
+        direct = read_file_system(folder).direct
+        depth = in_flight if (transfers["flight"] > 0).any() else 1
+        done = replay(transfers, lengths, folder, variants(size, direct, depth), rounds, bar)
     if as_json:
         typer.echo(
             json.dumps({"schema": "pagelens io replay", "version": 1, "ways": [asdict(way) for way in done]})

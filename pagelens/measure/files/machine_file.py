@@ -11,7 +11,7 @@ import tomlkit
 from pagelens.machine import measured_file
 from pagelens.machine.detect.detected_value import size_text
 from pagelens.measure.files.measured import Measured
-from pagelens.measure.files.series import Times
+from pagelens.measure.files.series import Times, times_of
 from pagelens.units import format_rate, format_time
 
 _RATES = {
@@ -58,6 +58,14 @@ def _values(m: Measured) -> dict[str, dict[str, object]]:
         least = min(times.repetitions for times in by_size.values())
         source(kind, [_row(size, times) for size, times in sorted(by_size.items())],
                f"{_HERE}: at least {least} repetitions, median and least")  # fmt: skip
+    for kind in sorted({kind for kind, _, _ in m.in_flight}):
+        rows = sorted(
+            (depth, size, samples) for (of_, size, depth), samples in m.in_flight.items() if of_ == kind
+        )
+        least = min(len(samples) for _, _, samples in rows)
+        table = [[depth, *_row(size, times_of(samples))] for depth, size, samples in rows]
+        source(f"{kind}_in_flight", table,
+               f"{_HERE}: at least {least} repetitions by io_submit, median and least")  # fmt: skip
     if of.direct:
         where = of.alignment_source
         for key, value in (

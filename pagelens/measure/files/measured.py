@@ -21,6 +21,7 @@ class Measured:
     folder: Path
     file_system: FileSystem
     samples: dict[str, dict[int, list[Sample]]] = field(default_factory=dict)  # by kind and size
+    in_flight: dict[tuple[str, int, int], list[Sample]] = field(default_factory=dict)  # kind, size, depth
     calls: dict[str, list[Sample]] = field(default_factory=dict)  # sync, opening, creating, call
     paces: dict[str, list[float]] = field(default_factory=dict)  # seconds a byte
     interrupt_core: int | None = None  # the processor that takes all interrupts of the storage
@@ -34,6 +35,10 @@ class Measured:
     def keep(self, kind: str, size: int, samples: Iterable[Sample]) -> None:
         """Keep what transfers of that kind and size took."""
         self.samples.setdefault(kind, {}).setdefault(size, []).extend(samples)
+
+    def keep_in_flight(self, kind: str, size: int, depth: int, samples: Iterable[Sample]) -> None:
+        """Keep what direct transfers took while `depth` of them were in flight."""
+        self.in_flight.setdefault((kind, size, depth), []).extend(samples)
 
     def keep_call(self, name: str, samples: Iterable[Sample]) -> None:
         """Keep what a call without a size took."""
@@ -80,6 +85,10 @@ class Measured:
             "costs": {
                 kind: {size: vars(times) for size, times in of.items()} for kind, of in self.costs.items()
             },
+            "in_flight": [
+                {"kind": kind, "size": size, "depth": depth, **vars(times_of(samples))}
+                for (kind, size, depth), samples in self.in_flight.items()
+            ],
             "seconds": {name: vars(times) for name, times in self.seconds.items()},
             "rates": self.rates,
             "interrupt_core": self.interrupt_core,
@@ -94,12 +103,16 @@ class Measured:
 
 def pooled(measurements: Sequence[Measured]) -> Measured:
     """Return several measurements of one folder as one, such as those between the runs of programs."""
-    found = replace(measurements[-1], samples={}, calls={}, paces={}, moments={}, other_core_s=[])
+    found = replace(
+        measurements[-1], samples={}, in_flight={}, calls={}, paces={}, moments={}, other_core_s=[]
+    )
     for each in measurements:
         found.other_core_s.extend(each.other_core_s)
         for kind, by_size in each.samples.items():
             for size, samples in by_size.items():
                 found.keep(kind, size, samples)
+        for key, samples in each.in_flight.items():
+            found.keep_in_flight(*key, samples)
         for name, samples in each.calls.items():
             found.keep_call(name, samples)
         for into, of in ((found.paces, each.paces), (found.moments, each.moments)):

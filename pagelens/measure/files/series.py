@@ -137,15 +137,16 @@ def transfer(descriptor: int, write: bool, size: int, at: Sequence[int]) -> Once
     try:
         done = _probes.file_loop(descriptor, write, size, list(at))
     except OSError as error:
-        raise Failure(f"--dir: {_reason(error)}") from None
+        raise failure_of(error) from None
     # Waiting for a processor is caused by other programs, so it does not count.
     return done.cpu_s, max(done.cpu_s, done.wall_s - done.queued_s), len(at)
 
 
-def _reason(error: OSError) -> str:
+def failure_of(error: OSError) -> Failure:
+    """Return what the user is told of an operation that failed."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "the file system is full; free some space or name another folder"
-    return f"{error.strerror or error}; name another folder"
+        return Failure("folder: its file system is full; free some space or name another folder")
+    return Failure(f"folder: {error.strerror or error}; name another folder")
 
 
 def together(count: int, cpus: Sequence[int], work: Callable[[int], None]) -> float:

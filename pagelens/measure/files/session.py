@@ -20,7 +20,7 @@ LEAST_BYTES = 3 * FILE_BYTES  # of free space
 # Each size and kind is measured in every round. A disturbance of some seconds is then in one of them, and the
 # medians of all leave it out.
 ROUNDS = 4
-_SERIES = 14  # of each size in a round, or nearly so
+_SERIES = 16  # of each size in a round, or nearly so
 _SHARE = 0.6  # of the time is for series; the rest makes files
 
 Progress = Callable[[int, int], None]

@@ -8,6 +8,7 @@ from functools import partial
 
 from pagelens import _probes
 from pagelens.measure.files.cores import find_interrupt_core, on_core
+from pagelens.measure.files.in_flight import measure_in_flight
 from pagelens.measure.files.measured import Measured
 from pagelens.measure.files.series import (
     FILE_BYTES,
@@ -60,6 +61,8 @@ def transfer_steps(
     yield lambda: _moment(m, scratch, "overwrite")
     if direct:
         yield lambda: _direct(m, scratch, direct, each_s)
+        if not m.file_system.direct_copies:
+            yield lambda: measure_in_flight(m, scratch, direct, each_s)
         yield lambda: _moment(m, scratch, "direct_write")
     yield lambda: _in_small_folios(m, scratch, sizes, each_s)
     yield lambda: _after_work(m, scratch)

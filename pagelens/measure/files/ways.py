@@ -37,6 +37,7 @@ class Variant:
     title: str
     request: int = 0
     direct: bool = False
+    depth: int = 1  # direct transfers in flight
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,19 @@ class _Operations:
     offsets: NDArray[np.int64]
     bytes: NDArray[np.uint64]
     direct: NDArray[np.bool_]
+    flights: NDArray[np.uint8]
 
 
-def variants(request: int, direct: bool) -> list[Variant]:
-    """Return the ways: as recorded, merged, and with direct operations if the file system allows them."""
+def variants(request: int, direct: bool, depth: int = 1) -> list[Variant]:
+    """Return the ways: as recorded, merged, and with direct operations if the file system allows them.
+
+    With a depth above 1, one way keeps so many of the recorded direct transfers in flight.
+    """
     found = [Variant("as recorded"), Variant(f"merged to {format_binary_size(request)}", request)]
     if direct:
         found.append(Variant(f"direct requests of {format_binary_size(request)}", request, True))
+    if direct and depth > 1:
+        found.append(Variant(f"{depth} direct requests in flight", depth=depth))
     return found
 
 
@@ -76,9 +83,10 @@ def replay(
 ) -> list[Replayed]:
     """Make the operations in each way, in turn.
 
-    `transfers` has `file`, `what` (read, write, sync), `offset`, `bytes`, `run` and `direct`; `lengths` has,
-    for each file, its bytes before the program began, and whether they were in the page cache. Raises
-    UsageError where the folder will not do.
+    `transfers` has `file`, `what` (read, write, sync), `offset`, `bytes`, `run`, `direct` and `flight` (0 if
+    it is made alone, 1 if it can be in flight with the next ones, 2 for the last of them). `lengths` has, for
+    each file, its bytes before the program began, and whether they were in the page cache. Raises UsageError
+    where the folder will not do.
     """
     made = [_operations(transfers, way) for way in ways]
     _check(folder, transfers, lengths)
@@ -95,7 +103,7 @@ def replay(
 
 
 def _operations(transfers: pl.DataFrame, way: Variant) -> _Operations:
-    frame = transfers.select("file", "what", "offset", "bytes", "run", "direct")
+    frame = transfers.select("file", "what", "offset", "bytes", "run", "direct", "flight")
     if way.direct:  # nobody would make a shorter sequence one request of that size
         long = pl.col("bytes").sum().over("run") >= way.request
         frame = frame.with_columns(direct=pl.col("direct") | (long & (pl.col("what") != "sync")))
@@ -107,6 +115,7 @@ def _operations(transfers: pl.DataFrame, way: Variant) -> _Operations:
         frame["offset"].clip(0).to_numpy(),
         frame["bytes"].cast(pl.UInt64).to_numpy(),
         frame["direct"].to_numpy(),
+        frame["flight"].to_numpy().astype(np.uint8),
     )
 
 
@@ -122,7 +131,7 @@ def _merged(frame: pl.DataFrame, way: Variant) -> Iterator[pl.DataFrame]:
         at = last.get(run)
         if kind == "sync" or at is None or int(rows[at][3]) + size > way.request:
             last[run] = len(rows)
-            rows.append([file, kind, offset, size, run, is_direct])
+            rows.append([file, kind, offset, size, run, is_direct, 0])
             if kind == "sync":
                 last.clear()  # what was written before it is written before it
         else:
@@ -181,7 +190,15 @@ def _once(
         sizes = (end - offsets).astype(np.uint64)
         descriptors = np.where(operations.direct, direct[operations.files], buffered[operations.files])
         try:
-            done = _probes.replay_operations(descriptors, operations.kinds, offsets, sizes, bool(way.request))
+            done = _probes.replay_operations(
+                descriptors,
+                operations.kinds,
+                offsets,
+                sizes,
+                operations.flights,
+                bool(way.request),
+                way.depth,
+            )
         except OSError as error:
             raise Failure(f"replay: {error.strerror or error}; name another folder") from None
     return done.cpu_s, max(done.cpu_s, done.wall_s - done.queued_s)
