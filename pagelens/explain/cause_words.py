@@ -16,6 +16,10 @@ from pagelens.units import format_time
 
 # A cause is named as the only cause if it has this share of the loss.
 _MOST = 0.9
+# So many causes are named at most, so that the remedy stands in the first lines. A table has all of them.
+_CAUSES = 3
+# A part that gives time back is named if it gives this share of the loss.
+_RETURNED = 0.05
 # A pair of objects is named if it makes up this share of the evictions.
 _NAMED = 0.15
 _COMPULSORY = "compulsory misses (the first fetch of each line)"
@@ -69,21 +73,23 @@ def causes_in_words(
     costs = sorted(((share, name) for name, share in parts.items() if share >= 0.005), reverse=True)
     if costs[0][0] >= _MOST and min(parts.values()) >= 0:
         costs = costs[:1]
-    first, *others = costs
+    first, *others = costs[:_CAUSES]
     shares = [f"{percent(first[0])} is due to {first[1]}"]
     shares += [f"{percent(share)} to {name}" for share, name in others]
+    if rest := sum(share for share, _ in costs[_CAUSES:]):
+        shares.append(f"{percent(rest)} to other causes")
     said = [
         f"The program loses {percent(loss / cause.time_s)} of its time beyond {_COMPULSORY}.",
         f"Of the lost time, {', '.join(shares)}.",
     ]
-    for part in cause.parts:
-        if (saved := -part.seconds / burden) >= 0.005:
-            mechanism = MECHANISMS[part.mechanism]
-            without = mechanism.without or "a machine without it"
-            said.append(
-                f"In return, {percent(saved)} as much time is saved by {mechanism.loss}: with {without}, the "
-                "program would take longer."
-            )
+    part = min(cause.parts, key=lambda part: part.seconds)
+    if (saved := -part.seconds / burden) >= _RETURNED:
+        mechanism = MECHANISMS[part.mechanism]
+        without = mechanism.without or "a machine without it"
+        said.append(
+            f"In return, {percent(saved)} as much time is saved by {mechanism.loss}: with {without}, the "
+            "program would take longer."
+        )
     if collisions and collisions[0].share >= _NAMED and cause.part(CONFLICTS).seconds > 0:
         top = collisions[0]
         victim = "itself" if top.name == top.victim else f"`{top.victim}`"

@@ -19,7 +19,14 @@ from pagelens.explain.model import (
 from pagelens.explain.remedy_words import advice, any_unsure, harm_in_words, other_order, unknown_in_words
 from pagelens.explain.timed import beside, far_off
 from pagelens.explain.verdict import COVERED, MATTERS
-from pagelens.explain.words import RESOURCES_IN_WORDS, as_long, few_nodes_note, percent, times
+from pagelens.explain.words import (
+    RESOURCES_IN_WORDS,
+    as_long,
+    few_nodes_note,
+    percent,
+    simulated_nodes,
+    times,
+)
 from pagelens.units import format_share
 
 # If a smaller share of the run's lines was simulated, whole parts of the run may be missing.
@@ -52,14 +59,14 @@ def conclude(
             sentences=[
                 *far_off(timed, program.share_seen, assumed),
                 *_coverage(program, simulated),
-                _no_effect(where, most, remedies),
-                *(bounded := _bounded(bounds)),
+                _no_effect(where, most, remedies, 0 if (bounded := _bounded(bounds)) else base.nodes),
+                *bounded,
+                *([] if bounded else _rare(base.nodes)),
                 *([] if any_unsure(remedies) else [_elsewhere(base)]),
                 *page_faults_in_words(base),
                 *_where_it_lies(machine),
                 *unknown_in_words(remedies, base.nodes),
                 *harm_in_words(remedies),
-                *([] if bounded else _rare(base.nodes)),
                 *assumed_in_words(assumptions, remedies),
                 *beside(timed, program.share_seen),
             ],
@@ -67,6 +74,8 @@ def conclude(
     sentences = [*far_off(timed, program.share_seen, assumed), *_coverage(program, simulated)]
     sentences += [
         *_size(where, base, distributions),
+        *_rare(base.nodes),  # how sure all that follows is
+        *_one_numa_node(machine, base, distributions),
         *why_fresh_is_slower(base, distributions, attributions),
     ]
     sentences += _where_it_lies(machine)
@@ -76,22 +85,28 @@ def conclude(
     sentences += page_faults_in_words(base)
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else [])]
-    sentences += [*unknown_in_words(remedies, base.nodes), *harm_in_words(remedies), *_rare(base.nodes)]
+    sentences += [*unknown_in_words(remedies, base.nodes), *harm_in_words(remedies)]
     sentences += [*assumed_in_words(assumptions, remedies), *beside(timed, program.share_seen)]
     return Conclusion(placement_matters=True, sentences=sentences)
 
 
-def _no_effect(where: str, most: float, remedies: Sequence[RemedyGain]) -> str:
-    """Say that nothing was found to change the time by more than the factor `most`."""
+def _no_effect(where: str, most: float, remedies: Sequence[RemedyGain], nodes: int = 0) -> str:
+    """Say that nothing was found to change the time by more than the factor `most`.
+
+    If this rests on so many simulated nodes alone, and they are few, say so.
+    """
     history = f"the node's history changes its time by at most {100 * (most - 1):.1f}% (modelled)"
+    as_far = f", as far as {simulated_nodes(nodes)} shows" if nodes == 1 else ""
+    if nodes > 1 and few_nodes_note(nodes):
+        as_far = f", as far as {simulated_nodes(nodes)} show"
     if any_unsure(remedies):
         return (
             f"No effect of page placement was found for this program on {_node(where)}: {history}. Whether "
             "a remedy helps stays open."
         )
     return (
-        f"Page placement does not matter for this program on {_node(where)}: {history}, and no remedy "
-        "saves more than that."
+        f"Page placement does not matter for this program on {_node(where)}{as_far}: {history}, and no "
+        "remedy saves more than that."
     )
 
 
@@ -173,15 +188,31 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
     if base.slower_20_percent >= 0.005:
         worst = base.worst_s / base.median_s * base.median_slowdown
         share = percent(base.slower_20_percent)
+        best = min(distributions, key=lambda d: d.best_s)
+        under = f", which is under '{best.policy}'" if best.best_s < base.best_s else ""
         yield (
-            f"{share} of the nodes are more than 20% slower than the best run, and the worst takes "
+            f"{share} of the nodes are more than 20% slower than the best run{under}, and the worst takes "
             f"{times(worst)} as long as that run."
         )
     elif base.p95_s / base.p5_s > MATTERS:
         tail = times(base.p95_s / base.p5_s)
         yield f"Slow nodes (95th percentile) take {tail} as long as fast nodes (5th percentile)."
     else:
-        yield "The nodes are about equally fast."
+        few = few_nodes_note(base.nodes) and base.nodes > 1
+        yield f"{f'The {base.nodes} simulated' if few else 'The'} nodes are about equally fast."
+
+
+def _one_numa_node(
+    machine: MachineRecord, base: Distribution, distributions: Sequence[Distribution]
+) -> list[str]:
+    """Say what contiguous memory, with which the program was compared, means on several NUMA nodes."""
+    compared = base.policy == "aged" and any(d.policy == "contiguous" for d in distributions)
+    if not compared or not any(stated.name.startswith("numa.") for stated in machine.inputs):
+        return []
+    return [
+        "Contiguous memory begins on one NUMA node and goes on to the next when that is full, so the cores "
+        "of other nodes fetch their data from there."
+    ]
 
 
 def _where_it_lies(machine: MachineRecord) -> list[str]:

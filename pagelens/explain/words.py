@@ -31,11 +31,16 @@ def few_nodes_note(nodes: int) -> str:
     if nodes >= NODES_FOR_RARE:
         return ""
     unseen: float = (1 - _RARE) ** nodes
-    simulated = "the one simulated node" if nodes == 1 else f"all {nodes} simulated nodes"
+    simulated = simulated_nodes(nodes)
     return (
         f"Rare slow nodes may be missing here: if one node in twenty is slow, {simulated} can be fast with a "
         f"chance of {format_share(unseen)}."
     )
+
+
+def simulated_nodes(nodes: int) -> str:
+    """Return words for all nodes that were simulated."""
+    return "the one simulated node" if nodes == 1 else f"all {nodes} simulated nodes"
 
 
 def stopped_note(distributions: Sequence[Distribution], nodes: int) -> str:

@@ -9,7 +9,7 @@ import synthetic
 
 from pagelens.explain import explain
 from pagelens.explain.cause_words import interaction_in_words, why_fresh_is_slower
-from pagelens.explain.conclusion import _no_effect, _size
+from pagelens.explain.conclusion import _no_effect, _one_numa_node, _size
 from pagelens.explain.model import Explanation
 from pagelens.explain.remedy_words import advice, other_order
 
@@ -135,11 +135,37 @@ def test_earlier_jobs_are_not_blamed_where_all_nodes_are_as_fast_as_a_fresh_one(
     assert ["not because of earlier jobs" in each for each in says] == [False, True]
 
 
+@pytest.mark.parametrize(("name", "said"), [("numa.latencies", True), ("ddr.latency", False)])
+def test_on_several_numa_nodes_it_is_said_where_contiguous_memory_lies(
+    explanation: Explanation, name: str, said: bool
+) -> None:
+    inputs = [explanation.machine.inputs[0].model_copy(update={"name": name})]
+    machine = explanation.machine.model_copy(update={"inputs": inputs})
+    base = explanation.distribution("aged")
+    sentences = _one_numa_node(machine, base, explanation.distributions)
+    assert [each.startswith("Contiguous memory begins on one NUMA node") for each in sentences] == [
+        True
+    ] * said
+    assert _one_numa_node(machine, base, [base]) == []
+
+
+def test_the_best_run_is_named_where_it_is_under_another_policy(explanation: Explanation) -> None:
+    base = explanation.distribution("aged").model_copy(update={"slower_20_percent": 0.5})
+    other = explanation.distribution("contiguous").model_copy(update={"best_s": base.best_s / 2})
+    _, alone = _size("Cori KNL", base, [base])
+    _, beside = _size("Cori KNL", base, [base, other])
+    assert "than the best run, and the worst" in alone
+    assert "than the best run, which is under 'contiguous', and the worst" in beside
+
+
 def test_where_placement_does_not_matter_that_is_all_that_is_said() -> None:
     found = explain(synthetic.ensemble(nodes=8, placement_matters=False)).conclusion
     assert not found.placement_matters
     assert found.sentences[0].startswith("Page placement does not matter for this program on a Cori KNL node")
-    elsewhere, rare = found.sentences[1:]
+    assert (
+        "as far as all 8 simulated nodes show" in found.sentences[0]
+    )  # and rare ones are said to be missing
+    rare, elsewhere = found.sentences[1:]
     assert elsewhere == "To make it faster, look elsewhere: 84% of its time is limited by the fast memory."
     assert rare.startswith("Rare slow nodes may be missing here: ")
 

@@ -6,6 +6,7 @@ import re
 import resource
 import shutil
 import subprocess
+import textwrap
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,16 +19,33 @@ from pagelens.cli.text.explain import render_terminal
 from pagelens.errors import Failure
 from pagelens.explain import Explanation, explain
 from pagelens.explain.cause_words import causes_in_words
+from pagelens.explain.conclusion import conclude
 from pagelens.explain.figures import draw_all
 from pagelens.explain.html import render_html
 from pagelens.explain.model import AttributionRecord, PartRecord
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.schema import json_reference, json_schema
-from pagelens.replay.mechanisms import CACHE_CAPACITY, L3_CONFLICTS
+from pagelens.replay.mechanisms import (
+    CACHE_CAPACITY,
+    L2_CONFLICTS,
+    L3_CONFLICTS,
+    PAGE_WALKS,
+    ROW_CONFLICTS,
+    SNOOP_FILTER,
+)
 from pagelens.units import format_size
 
 DOCS = Path(__file__).parents[2] / "docs"
 LONG_NAME = "void very::deep::name<with, templates>::allocate_everything (some_long_file_name.cpp:1234)"
+
+MANY = (  # seconds that mechanisms cost, of 29
+    (10.0, ROW_CONFLICTS),
+    (8.0, CACHE_CAPACITY),
+    (7.0, L3_CONFLICTS),
+    (2.0, L2_CONFLICTS),
+    (1.5, SNOOP_FILTER),
+    (0.5, PAGE_WALKS),
+)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +83,22 @@ def test_the_first_twelve_lines_answer_alone(explanation: Explanation) -> None:
         f"(95% interval {first.gain_median_low:.2f}-{first.gain_median_high:.2f})",
     ):
         assert answer in said
+
+
+def test_many_causes_do_not_hide_how_sure_the_answer_is(explanation: Explanation) -> None:
+    """The first twelve lines also say it if all mechanisms cost much, and a warning comes first."""
+    e = explanation
+    cause = next(a for a in e.attributions if (a.policy, a.nodes) == (e.baseline, "mean"))
+    parts = [PartRecord(mechanism=name, seconds=seconds, without_s=None) for seconds, name in MANY]
+    lost = sum(part.seconds for part in parts)
+    many = cause.model_copy(update={"parts": parts, "time_s": 2 * lost, "unburdened_s": lost})
+    program = e.program.model_copy(update={"share_seen": 0.5})
+    found = conclude(program, e.machine, e.baseline, e.bounds, e.distributions, [many], [], e.remedies, [])
+    said = " ".join(textwrap.wrap(" ".join(found.sentences), 80)[:12])
+    assert "Only 50% of the run was traced" in said
+    assert "all 24 simulated nodes can be fast with a chance of 29%." in said
+    assert f"The best remedy is '{e.remedies[0].policy}'" in said
+    assert "14% to other causes." in said
 
 
 def test_the_conclusion_says_what_few_nodes_leave_open(explanation: Explanation) -> None:
