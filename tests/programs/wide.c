@@ -18,6 +18,11 @@ static void moves(void) {
     MASKED("vmovapd (%1), %%zmm0%{%%k1%}\n vmovapd %%zmm0, (%2)%{%%k1%}", some);
 }
 static void byte_moves(void) { MASKED("vmovdqu8 3(%1), %%zmm0%{%%k1%}", bytes); }
+// No mask: an instruction as any other, of eight accesses of 8 bytes.
+static void whole(void) {
+    if (some == 0) return;
+    MASKED("vmovdqu8 (%1), %%zmm0\n vmovdqu8 %%zmm0, (%2)", some);
+}
 static void compress(void) { MASKED("vpcompressq %%zmm0, 8(%2)%{%%k1%}", some); }
 static void byte_compress(void) { MASKED("vpcompressb %%zmm0, 5(%2)%{%%k1%}", bytes); }
 static void expand(void) { MASKED("vexpandpd 8(%1), %%zmm0%{%%k1%}", some); }
@@ -53,7 +58,8 @@ int main(int argc, char** argv) {
                  {"compress", compress},   {"expand", expand},
                  {"broadcast", broadcast}, {"narrow", narrow},
                  {"gather", gather},       {"scatter", scatter},
-                 {"save", save},           {"byte_compress", byte_compress}};
+                 {"save", save},           {"byte_compress", byte_compress},
+                 {"whole", whole}};
     unsigned a, b, c = 0, d;
     __get_cpuid_count(7, 0, &a, &b, &c, &d);
     if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl")) return 77;

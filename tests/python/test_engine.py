@@ -145,6 +145,7 @@ def test_masks_hide_elements(pagelens: Run, built: Callable[..., Path], tmp_path
 WIDE = {  # accesses that the mask lets through, a round (tests/programs/wide.c)
     "moves": 5 + 5,
     "byte_moves": 14,
+    "whole": 8 + 8,
     "compress": 5,
     "byte_compress": 14,
     "expand": 5,

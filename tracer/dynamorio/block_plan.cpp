@@ -15,7 +15,8 @@ constexpr std::size_t general_registers = DR_REG_R15 - DR_REG_RAX + 1;
 bool is_general(reg_id_t reg) { return reg >= DR_REG_RAX && reg <= DR_REG_R15; }
 std::size_t index_of(reg_id_t reg) { return reg - DR_REG_RAX; }
 
-bool is_mask(reg_id_t reg) { return reg >= DR_REG_START_OPMASK && reg <= DR_REG_STOP_OPMASK; }
+// k0 stands where an instruction has no mask.
+bool hides_elements(reg_id_t reg) { return reg > DR_REG_K0 && reg <= DR_REG_STOP_OPMASK; }
 
 bool is_stream_store(int opcode) {
     switch (opcode) {
@@ -353,7 +354,7 @@ bool is_irregular(instr_t* instruction) {
     if (!has_memory_operand(instruction)) return false;
     for (int i = 0; i < instr_num_srcs(instruction); ++i) {
         const opnd_t operand = instr_get_src(instruction, i);
-        if (opnd_is_reg(operand) && is_mask(opnd_get_reg(operand))) {
+        if (opnd_is_reg(operand) && hides_elements(opnd_get_reg(operand))) {
             // A store of a mask register (kmov) has it as its value.
             return instr_num_srcs(instruction) > 1;
         }

@@ -59,7 +59,6 @@ std::optional<reg_id_t> mask_register(instr_t* instruction) {
 }
 
 std::uint64_t mask_value(reg_id_t mask, const dr_mcontext_t& registers) {
-    if (mask == DR_REG_K0) return ~std::uint64_t{0};  // as a predicate k0 hides nothing
     return registers.opmask[mask - DR_REG_START_OPMASK];
 }
 
