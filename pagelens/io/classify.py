@@ -218,17 +218,22 @@ def _dropped_bytes() -> pl.Expr:
 def _new_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:
     """Return the share of each write that lies beyond the previous end of the file, or in a hole of it."""
     lengths = pl.Series([file.bytes for file in recording.header.files], dtype=pl.Int64)
-    truncated = pl.col("kind") == KINDS["truncate"]
+    shortened = pl.col("kind") == KINDS["truncate"]
+    emptied = (
+        (pl.col("kind") == KINDS["open"]) & (pl.col("flags") & os.O_TRUNC != 0) & (pl.col("result") >= 0)
+    )
+    truncated = shortened | emptied
     writes = (pl.col("kind") == KINDS["write"]) & (pl.col("bytes") > 0)
-    end = pl.when(writes).then(pl.col("offset") + pl.col("bytes")).when(truncated).then(pl.col("size"))
+    end = pl.when(writes).then(pl.col("offset") + pl.col("bytes")).when(shortened).then(pl.col("size"))
     parts = frame.with_columns(
         part=truncated.cum_sum().over("file"),
         first=pl.Series(lengths.gather(frame["file"]) if frame.height else [], dtype=pl.Int64),
         end=end,
     )
     start = pl.when(pl.col("part") == 0).then(pl.col("first")).otherwise(0)
-    before = pl.max_horizontal(start, pl.col("end").cum_max().shift(1).over("file", "part").fill_null(0))
-    new = (pl.col("offset") + pl.col("bytes") - pl.max_horizontal(before.forward_fill(), "offset")).clip(0)
+    reached = pl.col("end").cum_max().forward_fill().shift(1).over("file", "part")  # reads have no end
+    before = pl.max_horizontal(start, reached.fill_null(0))
+    new = (pl.col("offset") + pl.col("bytes") - pl.max_horizontal(before, "offset")).clip(0)
     # Where threads write out of order, one fills holes that others have left: those pages are new, too.
     in_hole = writes & (pl.col("offset") >= start) & ~pl.col("direct")
     fresh = pl.Series(np.zeros(frame.height), dtype=pl.Float64)

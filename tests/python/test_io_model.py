@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagelens.cli.text.io_explain import answer, conclusion, error_line, render_explanation
-from pagelens.io import explain_recording, render_page, saved_by_direct
+from pagelens.io import explain_recording, render_page, saved_by_advice
 from pagelens.io.classify import classify
 from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.kinds import IN_STDIO
@@ -71,6 +71,26 @@ def test_a_write_makes_a_file_longer_or_goes_over_data() -> None:
     writes = [transfer("write", at) for at in (0, PAGE, 0, PAGE, 8 * PAGE)]
     assert paths_of(writes) == ["write", "write", "overwrite", "overwrite", "write"]
     assert paths_of([transfer("write", 0)], bytes=PAGE, cached_bytes=PAGE) == ["overwrite"]
+
+
+def test_a_write_after_a_read_of_the_file_goes_over_the_same_data() -> None:
+    """HDF5 reads a chunk before it writes it again. Each such write counted as new data."""
+    operations = [transfer(kind, at) for at in (0, PAGE) for kind in ("write", "read", "write")]
+    assert paths_of(operations) == ["write", "read", "overwrite"] * 2
+
+
+def test_an_open_that_truncates_makes_all_data_new() -> None:
+    """HDF5 opens a file before it opens it with O_TRUNC. The file's old length remained the model's."""
+    opened = {"kind": "open", "flags": os.O_RDWR, "result": 3}
+    emptied = {"kind": "open", "flags": os.O_RDWR | os.O_TRUNC, "result": 4, "size": 2 * PAGE}
+    writes = [transfer("write", 0), transfer("write", 0)]
+    for before, wanted in (
+        (opened, "overwrite"),
+        (emptied, "write"),
+        ({**emptied, "result": -1}, "overwrite"),
+    ):
+        found = paths_of([opened, before, *writes], bytes=2 * PAGE, cached_bytes=2 * PAGE)
+        assert found[-2:] == [wanted, "overwrite"]
 
 
 def test_a_write_into_a_hole_makes_new_pages() -> None:
@@ -354,20 +374,20 @@ def test_large_writes_made_direct_leave_fsync_nothing_to_write() -> None:
     assert found["large-direct"].cpu_s == pytest.approx(4 * 50e-6 + 4e-6 + 200e-6)
     wall = 4 * 500e-6 + 4e-6 + 6e-3 + PAGE / 400e6
     assert found["large-direct"].wall_s == pytest.approx(wall)
-    assert saved_by_direct(recording_of([*large, *small]), MACHINE.io, 1 << 20) == pytest.approx(  # type: ignore[arg-type]
+    assert saved_by_advice(recording_of([*large, *small]), MACHINE.io, 1 << 20, {}) == pytest.approx(  # type: ignore[arg-type]
         (4 * 206e-6, 4 * -244e-6)
     )
-    assert saved_by_direct(recording_of(small), MACHINE.io, 1 << 20) is None  # type: ignore[arg-type]
+    assert saved_by_advice(recording_of(small), MACHINE.io, 1 << 20, {}) is None  # type: ignore[arg-type]
     assert MACHINE.io is not None
     btrfs = MACHINE.io.model_copy(
         update={"file_system": MACHINE.io.file_system.model_copy(update={"value": "btrfs"})}
     )
-    assert saved_by_direct(recording_of(large), btrfs, 1 << 20) is None
+    assert saved_by_advice(recording_of(large), btrfs, 1 << 20, {}) is None
     # `pagelens io run` leaves these alone.
     for more in ({"flags": IN_STDIO}, {"buffers": 2}, {"append": True}):
         others = [{**write, **more} for write in large]
         assert "large-direct" not in ways(others)
-        assert saved_by_direct(recording_of(others), MACHINE.io, 1 << 20) is None  # type: ignore[arg-type]
+        assert saved_by_advice(recording_of(others), MACHINE.io, 1 << 20, {}) is None  # type: ignore[arg-type]
 
 
 def test_reads_of_what_was_written_directly_are_not_cached() -> None:
