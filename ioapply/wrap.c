@@ -14,6 +14,7 @@
 
 #include "ioapply/descriptors.h"
 #include "ioapply/direct.h"
+#include "ioapply/hdf5.h"
 
 /* clang-format off */
 #define NEXT_FUNCTIONS(DO) \
@@ -24,7 +25,10 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-__attribute__((constructor)) static void begin(void) { direct_begin(); }
+__attribute__((constructor)) static void begin(void) {
+    direct_begin();
+    hdf5_begin();
+}
 
 /* Programs may call these functions before the library's constructor has run. */
 static inline void resolved_first(void) {

@@ -7,6 +7,7 @@ from .apply import (
     check_cores as check_cores,
     compare as compare,
     parse_hint as parse_hint,
+    parse_property as parse_property,
     without_effect as without_effect,
     written_files as written_files,
 )
@@ -52,5 +53,5 @@ from .scratch_steps import (
     replayable as replayable,
 )
 from .what_if import (
-    saved_by_direct as saved_by_direct,
+    saved_by_advice as saved_by_advice,
 )

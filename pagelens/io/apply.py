@@ -1,7 +1,7 @@
 """Runs a program with advice of `pagelens io explain` applied, and compares it with the program as it is.
 
-The library ioapply/ makes large writes direct. docs/io.md says what it leaves alone. Hints for MPI-IO reach
-ROMIO by the file that its variable ROMIO_HINTS names.
+The library ioapply/ makes large writes direct, and sets properties of HDF5. docs/io.md says what it leaves
+alone. Hints for MPI-IO reach ROMIO by the file that its variable ROMIO_HINTS names.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from math import isqrt
 from pathlib import Path
 from statistics import median
 from typing import NoReturn
@@ -26,14 +27,19 @@ from pagelens.errors import Failure, UsageError
 from pagelens.files import write_whole
 from pagelens.host.exec_program import become, with_default_signals
 from pagelens.host.native_files import native_file
+from pagelens.io.hdf5_content import can_compare, content_digest, is_hdf5
 from pagelens.io.kinds import KINDS
 from pagelens.io.recording import Recording
 from pagelens.io.what_if import LARGE
 from pagelens.machine import measured_file
-from pagelens.units import parse_size
+from pagelens.units import format_binary_size, parse_size
 
 LEAST, MOST = 64 << 10, 1 << 30  # bytes from which on writes can be made direct
 _DIRECT = "PAGELENS_IO_DIRECT"
+_HDF5 = {"alignment": "PAGELENS_IO_HDF5_ALIGNMENT", "cache": "PAGELENS_IO_HDF5_CACHE"}
+_HDF5_SLOTS = "PAGELENS_IO_HDF5_SLOTS"
+_HDF5_LEAST, _HDF5_MOST = {"alignment": 2, "cache": 1 << 20}, 1 << 30  # bytes
+_SLOT_BYTES = 1024  # of the cache, for each slot of its table, so that few chunks meet in one slot
 _HINTS = "ROMIO_HINTS"
 _HINT = re.compile(r"([a-z_]{1,64})=(\S{1,128})")
 _SIZES = ("cb_buffer_size", "ind_rd_buffer_size", "ind_wr_buffer_size", "striping_unit")  # bytes
@@ -47,17 +53,28 @@ class Advice:
     smallest: int | None = LARGE  # bytes from which on writes are made direct; None: none is
     hints: tuple[tuple[str, str], ...] = ()  # for ROMIO
     left_cores: int = 0  # processors that the program leaves to the kernel
+    hdf5: tuple[tuple[str, int], ...] = ()  # properties of HDF5, in bytes: alignment, cache
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:
         """Return the program's environment. Raises Failure if the hints cannot be written."""
         changed = dict(before)
-        if self.smallest is not None:
+        if self.preloads:
             library = native_file("libpagelens_io_apply.so")
             changed["LD_PRELOAD"] = ":".join(filter(None, [str(library), before.get("LD_PRELOAD", "")]))
+        if self.smallest is not None:
             changed[_DIRECT] = str(self.smallest)
+        for name, value in self.hdf5:
+            changed[_HDF5[name]] = str(value)
+            if name == "cache":
+                changed[_HDF5_SLOTS] = str(next_prime(value // _SLOT_BYTES))
         if self.hints:
             changed[_HINTS] = str(self._hints_file(before.get(_HINTS, "")))
         return changed
+
+    @property
+    def preloads(self) -> bool:
+        """Whether the library must be loaded into the program."""
+        return self.smallest is not None or bool(self.hdf5)
 
     def apply_cores(self) -> None:
         """Bind this process, and all that it starts, to all of its processors but the last ones."""
@@ -107,6 +124,26 @@ def parse_hint(text: str) -> tuple[str, str]:
     return name, value
 
 
+def parse_property(text: str) -> tuple[str, int]:
+    """Return name and bytes of a property of HDF5 such as alignment=4KiB. Raises UsageError."""
+    name, _, value = text.partition("=")
+    if name not in _HDF5:
+        raise UsageError(f"--hdf5 {text}: alignment=SIZE or cache=SIZE, such as cache=64MiB")
+    size = parse_size(value, f"--hdf5 {name}")
+    if not _HDF5_LEAST[name] <= size <= _HDF5_MOST:
+        least = format_binary_size(_HDF5_LEAST[name])
+        raise UsageError(f"--hdf5 {text}: {least} to 1 GiB, such as {name}=4MiB")
+    return name, size
+
+
+def next_prime(least: int) -> int:
+    """Return the smallest prime that is not smaller. HDF5 advises a prime number of slots."""
+    number = max(least, 2)
+    while any(number % divisor == 0 for divisor in range(2, isqrt(number) + 1)):
+        number += 1
+    return number
+
+
 @dataclass(frozen=True)
 class Compared:
     """A program as it is and with the advice: medians of the runs, in seconds, and the files it wrote."""
@@ -116,6 +153,7 @@ class Compared:
     applied_cpu_s: float
     applied_wall_s: float
     files: int
+    hdf5: int  # of these, files of HDF5 whose contents were compared, and not their bytes
     unequal: tuple[str, ...]  # that differ between the two ways
     unsteady: tuple[str, ...]  # that differ from run to run as the program is
 
@@ -156,19 +194,24 @@ def compare(
 ) -> Compared:
     """Run the program both ways, in turn, and compare times and the bytes of the files that it wrote.
 
+    With properties of HDF5, the bytes of its files differ. So what they hold is compared.
+
     The program must have run just before, as it is, so that its files are there. They are compared with those
     of the first run here, so that even one round finds files that differ from run to run. The output of the
     program is discarded. Raises Failure if a run fails.
     """
     times: tuple[list[tuple[float, float]], ...] = ([], [])
-    digests: tuple[list[dict[str, str]], ...] = ([_digests(files)], [])
+    by_content = {path for path in files if advice.hdf5 and is_hdf5(path)}
+    if by_content and not can_compare():
+        raise UsageError("--hdf5: to compare files of HDF5, install pagelens with its extra, hdf5")
+    digests: tuple[list[dict[str, str]], ...] = ([_digests(files, by_content)], [])
     ways = ((dict(os.environ), None), (advice.environment(os.environ), advice.apply_cores))
     for number in range(rounds):
         for way, (environment, begin) in enumerate(ways):
             if progress is not None:
                 progress(2 * number + way, 2 * rounds)
             times[way].append(_timed(words, environment, begin))
-            digests[way].append(_digests(files))
+            digests[way].append(_digests(files, by_content))
     names = [str(path) for path in files]
     unsteady = tuple(name for name in names if len({of[name] for of in digests[0]}) > 1)
     unequal = tuple(
@@ -182,6 +225,7 @@ def compare(
         applied_cpu_s=median(cpu for cpu, _ in applied),
         applied_wall_s=median(wall for _, wall in applied),
         files=len(files),
+        hdf5=len(by_content),
         unequal=unequal,
         unsteady=unsteady,
     )
@@ -212,16 +256,18 @@ def _timed(
     return used.ru_utime + used.ru_stime, time.monotonic() - began
 
 
-def _digests(files: Sequence[Path]) -> dict[str, str]:
-    return {str(path): _digest(path) for path in files}
+def _digests(files: Sequence[Path], by_content: Set[Path]) -> dict[str, str]:
+    return {str(path): _digest(path, path in by_content) for path in files}
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path, by_content: bool) -> str:
     found = hashlib.sha256()
     try:
+        if by_content:
+            return content_digest(path)
         with path.open("rb") as file:
             while part := file.read(_READ_BYTES):
                 found.update(part)
     except OSError as error:
-        return f"{error.strerror}"
+        return f"{error.strerror or error}"
     return found.hexdigest()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from pagelens.io import classify as paths
 from pagelens.io.kinds import CALLERS
 from pagelens.io.option import BUFFERED, Option, buffered, copy_s, sizes_of, speed_up, wall_of
 from pagelens.io.predict import Cost, Floats, costs_of, predict, table_cost
@@ -19,6 +20,7 @@ _MPI = [n for n, name in enumerate(CALLERS) if name.startswith("MPI_")]
 # H5Dclose writes the chunks that are left in the cache.
 HDF5_DATA = [CALLERS.index(name) for name in ("H5Dread", "H5Dwrite", "H5Dclose")]
 _HDF5 = [n for n, name in enumerate(CALLERS) if name.startswith("H5")]
+_OPENS_DATA = [CALLERS.index(name) for name in ("H5Fopen", "H5Fcreate", "H5Fclose", "H5Dopen2")]
 _BUFFERS = (1 << 20, 4 << 20, 16 << 20)  # bytes of an aggregator
 _COPIES = 2  # of each byte, into a message and out of it
 _FEWEST_RANKS = 2
@@ -114,7 +116,8 @@ def aligned_objects(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     return Option(
         "hdf5-alignment",
         f"objects of HDF5 at multiples of {format_binary_size(_PAGE)}",
-        f"H5Pset_alignment(plist, {_PAGE}, {_PAGE}) where the file is made; it grows a little",
+        f"pagelens io run --hdf5 alignment={format_binary_size(_PAGE).replace(' ', '')}, or H5Pset_alignment "
+        "where the file is made; it grows a little",
         after,
     )
 
@@ -151,6 +154,59 @@ def larger_chunks(frame: pl.DataFrame, io: Io, now: Cost, requests: tuple[int, .
         "larger chunks (H5Pset_chunk), and a cache that holds them (H5Pset_chunk_cache)",
         best[2],
     )
+
+
+def chunk_cache(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """Let HDF5 keep all chunks of a data set in its cache while the data set is open.
+
+    A chunk is then read once, and written once, when the data set is closed. A chunk is known by its place in
+    the file. A recording does not say when a data set is closed, so a chunk counts anew after each call that
+    opens or closes one.
+    """
+    repeated, need = repeated_chunks(frame)
+    if not repeated.any():
+        return None
+    cpu_s, wait_s = now.cpu_s.copy(), now.wait_s.copy()
+    cpu_s[repeated], wait_s[repeated] = 0.0, 0.0
+    size = format_binary_size(need)
+    return Option(
+        "hdf5-cache",
+        f"a cache of {size} for chunks of HDF5",
+        f"memory of that size for each data set (pagelens io run --hdf5 cache={size.replace(' ', '')})",
+        Cost(cpu_s, wait_s),
+    )
+
+
+def repeated_chunks(frame: pl.DataFrame) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], int]:
+    """Return which transfers a cache that holds all chunks makes needless, and how large it must be.
+
+    The size is a power of two, and at least 1 MiB, which is HDF5's own. Packages such as h5py close files by
+    functions that are not recorded, so what then moves a known chunk counts, too.
+    """
+    keys = ["process", "thread", "file", "generation"]
+    chunk = [*keys, "offset", "bytes"]
+    by_hdf5 = pl.col("caller").is_in(HDF5_DATA)
+    data = (by_hdf5 | (pl.col("caller") == 0)) & by_hdf5.any().over(chunk) & (pl.col("bytes") > 0)
+    opens = pl.col("caller").is_in(_OPENS_DATA)
+    found = (
+        frame.with_row_index("at")
+        .with_columns(
+            generation=(opens & ~opens.shift(1).fill_null(False)).cum_sum().over("process", "thread", "file")
+        )
+        .filter(data & pl.Series(buffered(frame)))
+        .with_columns(is_read=pl.col("path").is_in([*paths.BUFFERED_READS]))
+        .with_columns(
+            first=pl.int_range(pl.len()).over(chunk) == 0,
+            last_write=~pl.col("is_read")
+            & (pl.col("at") == pl.col("at").filter(~pl.col("is_read")).max().over(chunk)),
+        )
+    )
+    repeated = np.zeros(frame.height, np.bool_)
+    needless = found.filter(pl.when("is_read").then(~pl.col("first")).otherwise(~pl.col("last_write")))
+    repeated[needless["at"].to_numpy()] = True
+    sizes = found.filter("first").group_by(keys).agg(pl.col("bytes").sum())["bytes"]
+    need = max(int(sizes.max() or 1), 1 << 20)  # type: ignore[arg-type]
+    return repeated, 1 << (need - 1).bit_length()
 
 
 def _chunk_totals(frame: pl.DataFrame, where: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import polars as pl
@@ -11,7 +11,7 @@ from pagelens.io import classify as paths
 from pagelens.io.classify import classify, made_direct
 from pagelens.io.core_ways import interrupt_core, kernel_core, more_threads
 from pagelens.io.kinds import IN_STDIO
-from pagelens.io.library_ways import aggregators, aligned_objects, larger_chunks
+from pagelens.io.library_ways import aggregators, aligned_objects, chunk_cache, larger_chunks, repeated_chunks
 from pagelens.io.option import BUFFERED, Option, Run, buffered, copy_s, sizes_of
 from pagelens.io.predict import Cost, Floats, costs_of, predict, table_cost
 from pagelens.io.queue_ways import deeper_queue, writer_thread
@@ -40,6 +40,7 @@ def options(frame: pl.DataFrame, io: Io, run: Run | None = None) -> Iterator[Opt
         _fewer_syncs,
         _larger_chunks,
         aligned_objects,
+        chunk_cache,
         aggregators,
         deeper_queue,
         more_threads,
@@ -232,20 +233,31 @@ def _made_direct(
     return Cost(cpu_s, wait_s), float(bounced[where].mean())
 
 
-def saved_by_direct(recording: Recording, io: Io, smallest: int) -> tuple[float, float] | None:
-    """Return the processor and wall seconds that direct writes of `smallest` bytes and more save.
+def saved_by_advice(
+    recording: Recording, io: Io, smallest: int | None, hdf5: Mapping[str, int]
+) -> tuple[float, float] | None:
+    """Return the processor and wall seconds that `pagelens io run` saves.
 
-    Return None if there are none, or the machine file does not know direct writes, or the library leaves
-    files of this file system alone.
+    `smallest` is the size from which on writes are made direct, and `hdf5` has the bytes of properties of
+    HDF5. What each of them saves is added. Return None if none of them changes anything, or the model does
+    not know what it changes: the machine file may not know direct writes, the library may leave files of this
+    file system alone, and the cache of HDF5 may be too small for all chunks.
     """
     frame = classify(recording)
-    where = large_writes(frame, io, smallest)
-    if not where.any() or io.direct_write is None or io.file_system.value in CHECKSUMMED:
-        return None
     now = predict(frame, io)
-    then, _ = _made_direct(frame, io, where)
-    cpu = float(np.nansum(now.cpu_s - then.cpu_s))
-    return cpu, cpu + float(np.nansum(now.wait_s - then.wait_s))
+    ways: list[Cost] = []
+    if smallest is not None and io.direct_write is not None and io.file_system.value not in CHECKSUMMED:
+        where = large_writes(frame, io, smallest)
+        ways += [_made_direct(frame, io, where)[0]] if where.any() else []
+    if "alignment" in hdf5 and (aligned := aligned_objects(frame, io, now)) is not None:
+        ways.append(aligned.cost)
+    if "cache" in hdf5 and hdf5["cache"] >= repeated_chunks(frame)[1]:
+        cached = chunk_cache(frame, io, now)
+        ways += [cached.cost] if cached is not None else []
+    if not ways:
+        return None
+    cpu = sum(float(np.nansum(now.cpu_s - then.cpu_s)) for then in ways)
+    return cpu, cpu + sum(float(np.nansum(now.wait_s - then.wait_s)) for then in ways)
 
 
 def _read_ahead(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:

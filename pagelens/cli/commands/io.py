@@ -225,6 +225,12 @@ def run_command(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A hint for MPI-IO (ROMIO); can be repeated."),
     ] = None,
+    hdf5: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SIZE", help="A property of HDF5: alignment of objects, or cache for chunks."
+        ),
+    ] = None,
     leave_cores: Annotated[
         int,
         typer.Option(min=0, metavar="N", help="Leave the last N processors to the kernel."),
@@ -241,17 +247,31 @@ def run_command(
     A preloaded library makes them direct. What it cannot prove safe stays unchanged.
     --compare records the program first, and also compares the files it writes.
     """
-    from pagelens.io import LEAST, MOST, Advice, become_applied, check_cores, parse_hint, without_effect
+    from pagelens.io import (
+        LEAST,
+        MOST,
+        Advice,
+        become_applied,
+        check_cores,
+        parse_hint,
+        parse_property,
+        without_effect,
+    )
     from pagelens.units import parse_size
 
-    if apply not in ("direct", "hints") or (apply == "hints" and not hint and not leave_cores):
-        raise UsageError(f"--apply {apply}: direct, or hints with at least one --hint or --leave-cores")
+    if apply not in ("direct", "hints") or (apply == "hints" and not hint and not hdf5 and not leave_cores):
+        raise UsageError(f"--apply {apply}: direct, or hints with a --hint, --hdf5 or --leave-cores")
     check_cores(leave_cores)
     smallest = parse_size(request, "--request")
     if not LEAST <= smallest <= MOST:
         raise UsageError(f"--request {request}: 64 KiB to 1 GiB, such as 1MiB")
-    advice = Advice(smallest if apply == "direct" else None, tuple(map(parse_hint, hint or ())), leave_cores)
-    for line in without_effect(command) if advice.smallest else ():
+    advice = Advice(
+        smallest if apply == "direct" else None,
+        tuple(map(parse_hint, hint or ())),
+        leave_cores,
+        tuple(map(parse_property, hdf5 or ())),
+    )
+    for line in without_effect(command) if advice.preloads else ():
         print(f"pagelens io run: {line}", file=sys.stderr)
     if not compare:
         become_applied(command, advice)
@@ -260,15 +280,15 @@ def run_command(
 
 def _compared(command: list[str], advice: Advice, rounds: int, machine: str | None, quiet: bool) -> int:
     from pagelens.cli.text.io_compare import render_comparison
-    from pagelens.io import compare, saved_by_direct, written_files
+    from pagelens.io import compare, saved_by_advice, written_files
 
     recording, _ = _recording(command, quiet)
     io = _machine_with_io(machine, recording, quiet).io
     assert io is not None
     with progress_bar(quiet, "runs") as bar:
         found = compare(command, advice, rounds, written_files(recording), bar)
-    saved = None if advice.smallest is None else saved_by_direct(recording, io, advice.smallest)
-    typer.echo("\n".join(render_comparison(found, saved, advice.smallest is not None, rounds)))
+    saved = saved_by_advice(recording, io, advice.smallest, dict(advice.hdf5))
+    typer.echo("\n".join(render_comparison(found, saved, advice, rounds)))
     return 1 if found.unequal else 0
 
 

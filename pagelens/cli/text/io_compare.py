@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pagelens.cli.text.tables import count_noun, table, wrap
-from pagelens.io import Compared
+from pagelens.io import Advice, Compared
 from pagelens.units import format_time
 
 _COLUMNS = ("way", "processor", "wall")
@@ -11,12 +11,12 @@ _WIDTHS = (24, -14, -14)
 
 
 def render_comparison(
-    found: Compared, saved: tuple[float, float] | None, direct: bool, rounds: int
+    found: Compared, saved: tuple[float, float] | None, advice: Advice, rounds: int
 ) -> Iterator[str]:
     """Yield the times of both ways, what was saved and what the model said, and whether files are equal.
 
-    `saved` has the processor and wall seconds that the model expects of `direct` writes; None if it expects
-    none of them.
+    `saved` has the processor and wall seconds that the model expects of direct writes and of properties of
+    HDF5; None if it expects none of them.
     """
     gained = (found.plain_cpu_s - found.applied_cpu_s, found.plain_wall_s - found.applied_wall_s)
     rows = [
@@ -29,11 +29,19 @@ def render_comparison(
     yield from table(_COLUMNS, [(title, _signed(cpu), _signed(wall)) for title, cpu, wall in rows], _WIDTHS)
     runs = "one run" if rounds == 1 else f"medians of {rounds} runs"
     yield from wrap(f"Measured: {runs} each way, in turn, beside whatever else runs here.")
-    if saved is None and direct:
+    if saved is None and advice.smallest is not None:
         yield from wrap("The program has no write that would be made direct.")
+    if saved is None and advice.hdf5:
+        yield from wrap("The model does not know what these properties of HDF5 change in this program.")
     equal = found.files - len(found.unequal) - len(found.unsteady)
     written = f"{count_noun(found.files, 'file')} that the program wrote"
-    yield from wrap(f"Of {written}, {equal} {'has' if equal == 1 else 'have'} the same bytes both ways.")
+    same = "contents" if found.hdf5 else "bytes"
+    yield from wrap(f"Of {written}, {equal} {'has' if equal == 1 else 'have'} the same {same} both ways.")
+    if found.hdf5:
+        yield from wrap(
+            f"Of {count_noun(found.hdf5, 'file')} of HDF5, all objects, attributes and values were compared, "
+            "and of others the bytes."
+        )
     if found.unsteady:
         names = ", ".join(found.unsteady)
         yield from wrap(f"These differ from run to run even without the advice: {names}")
