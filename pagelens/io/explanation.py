@@ -71,6 +71,7 @@ class Explanation:
     wait_s: float
     spread: float  # how much longer the same operations take at one moment than at another; 1: not known
     error: float | None  # the error of the processor time, as a share; None if the source does not tell
+    wall_error: float | None  # the same of the wall time, in which recorded waits for a processor count, too
     other_s: float  # recorded wall time of operations that the model does not know
     other_paths: list[str]  # what these are, on this file system
     other_systems: list[str]  # file systems whose files are among them
@@ -80,8 +81,22 @@ class Explanation:
 
     @property
     def varies_as_much(self) -> bool:
-        """Whether the error is no larger than what the machine itself changes."""
-        return self.error is not None and max(1 + self.error, 1 / (1 + self.error)) <= self.spread
+        """Whether the error of the processor time is no larger than what the machine itself changes."""
+        return self.error is not None and _factor(self.error) <= self.spread
+
+    @property
+    def is_far_off(self) -> bool:
+        """Whether the error of the processor time is large, and so much that it could hide a gain."""
+        far = self.error is not None and abs(self.error) > GOOD and not self.varies_as_much
+        return far and self.recorded_cpu_s >= WORTH * self.elapsed_s
+
+    @property
+    def waits_are_far_off(self) -> bool:
+        """Whether the same is true of the wall time."""
+        if self.wall_error is None or _factor(self.wall_error) <= max(1 + GOOD, self.spread):
+            return False
+        recorded = self.recorded_cpu_s + self.recorded_wait_s
+        return abs(self.wall_error) * recorded >= WORTH * self.elapsed_s
 
     def to_json(self) -> dict[str, Any]:
         """Return the explanation as docs/io.md describes it."""
@@ -109,6 +124,7 @@ def explain_recording(
         ways += _elsewhere(frame, elsewhere, elsewhere.io)
     cpu_s, wait_s = float(np.nansum(found[0].cost.cpu_s)), float(np.nansum(found[0].cost.wait_s))
     recorded = float(frame["cpu_ns"].sum()) / 1e9
+    took = float(frame["wall_ns"].sum()) / 1e9
     of_paths = _paths(frame, found[0].cost)
     tells = recording.knows("cpu_ns") and recorded > 0
     return Explanation(
@@ -122,6 +138,7 @@ def explain_recording(
         wait_s=wait_s,
         spread=spread,
         error=cpu_s / recorded - 1 if tells else None,
+        wall_error=(cpu_s + wait_s) / took - 1 if took > 0 else None,
         other_s=float(others["wall_ns"].sum()) / 1e9,
         other_paths=sorted(set(others.filter(pl.col("file").is_in(on))["path"].to_list())),
         other_systems=sorted(
@@ -149,6 +166,11 @@ def busiest_folder(recording: Recording) -> tuple[Path, int] | None:
         if folder.is_dir():
             return folder, file.device
     return None
+
+
+def _factor(error: float) -> float:
+    """Return by which factor something is off, at least 1."""
+    return max(1 + error, 1 / max(1 + error, 1e-9))
 
 
 def _files_on(recording: Recording, file_system: str) -> list[int]:
@@ -254,7 +276,7 @@ def _notes(recording: Recording, io: Io) -> list[str]:
         )
     if not recording.knows("cpu_ns"):
         notes.append(
-            f"{recording.header.source} does not tell processor times, so the model cannot be checked here."
+            f"{recording.header.source} does not tell processor times, so the model's cannot be checked."
         )
     notes += [f"{line[:1].upper()}{line[1:]}." for line in gaps(recording)]
     notes.append("Not in the model: contention with other programs, and the messages between ranks of MPI.")

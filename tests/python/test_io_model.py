@@ -405,13 +405,37 @@ def test_large_writes_leave_nothing_to_gain_by_merging() -> None:
 
 def test_the_conclusion_comes_first_unless_the_model_is_far_off() -> None:
     far = explain_recording(recording_of([transfer("write", PAGE * n) for n in range(100)]), MACHINE)
-    near = dataclasses.replace(far, error=0.01)
+    near = dataclasses.replace(far, error=0.01, wall_error=0.01)
     assert answer(near) == [*conclusion(near), error_line(near)]
     assert answer(far) == [error_line(far), *conclusion(far)]
     little = dataclasses.replace(far, elapsed_s=1000 * far.elapsed_s)  # then nothing hangs on the model
     assert answer(little) == [*conclusion(little), error_line(little)]
     assert error_line(little).startswith("The model gives 900% more than")
     assert next(render_explanation(near)).startswith("Operations on files took")
+
+
+def test_waits_that_are_far_off_are_a_reason_to_doubt() -> None:
+    """The processor time of 100 direct reads is as the model says, and they waited ten times as long."""
+    reads = [
+        transfer("read", PAGE * n, direct=True, cpu_ns=20_000, wall_ns=420_000, start_ns=420_000 * n)
+        for n in range(100)
+    ]
+    found = explain_recording(recording_of(reads, [{"bytes": 1 << 20, "cached_bytes": 0}]), MACHINE)
+    assert found.error == pytest.approx(0)
+    assert found.wall_error == pytest.approx(60 / 420 - 1)
+    first = answer(found)[0]
+    assert first.startswith(
+        "Warning: the model gives as much as the recorded processor time (2 ms for 2 ms), and "
+    )
+    assert "86% less than the recorded wall time (6 ms for 42 ms)" in first
+    long = dataclasses.replace(found, elapsed_s=1000 * found.elapsed_s)  # then nothing hangs on it
+    assert answer(long)[-1].startswith("The model gives as much as")
+    near = dataclasses.replace(found, wall_error=0.1)
+    assert not near.waits_are_far_off
+    unsteady = dataclasses.replace(found, wall_error=-0.5, spread=2.1)
+    assert not unsteady.waits_are_far_off  # the machine itself changes as much
+    no_times = dataclasses.replace(found, error=None, wall_error=None)
+    assert "has no times" in error_line(no_times)
 
 
 def test_no_way_saves_more_than_the_operations_took() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pagelens.cli.text.io import caller_lines
 from pagelens.cli.text.tables import count_noun, shorten, table, wrap
-from pagelens.io import GOOD, WORTH, Explanation, Way, in_words
+from pagelens.io import GOOD, Explanation, Way, in_words
 from pagelens.units import format_share, format_size, format_time
 
 _MOSTLY = 0.5
@@ -42,37 +42,47 @@ def render_explanation(e: Explanation) -> Iterator[str]:
 def answer(e: Explanation) -> list[str]:
     """Return the conclusion and how near the model is, which comes first if it is far off.
 
-    It comes last all the same if the operations took so little processor time that no way could gain.
+    It comes last all the same if the operations took so little time that no way could gain.
     """
-    return [error_line(e), *conclusion(e)] if _doubtful(e) else [*conclusion(e), error_line(e)]
-
-
-def _doubtful(e: Explanation) -> bool:
-    far = e.error is not None and abs(e.error) > GOOD and not e.varies_as_much
-    return far and e.recorded_cpu_s >= WORTH * e.elapsed_s
+    doubtful = e.is_far_off or e.waits_are_far_off
+    return [error_line(e), *conclusion(e)] if doubtful else [*conclusion(e), error_line(e)]
 
 
 def error_line(e: Explanation) -> str:
-    """Return how near the model is."""
-    if e.error is None:
-        return "The model cannot be checked: the recording has no processor times of these operations."
-    off = f"{abs(e.error):.0%} {'more' if e.error > 0 else 'less'} than"
-    near = "as much as" if abs(e.error) < 0.005 else off
-    text = (
-        f"The model gives {near} the recorded processor time ({format_time(e.cpu_s)} for "
-        f"{format_time(e.recorded_cpu_s)})."
-    )
-    if abs(e.error) > GOOD and e.varies_as_much:
+    """Return how near the model is to the processor time and to the wall time."""
+    wall = (e.cpu_s + e.wait_s, e.recorded_cpu_s + e.recorded_wait_s)
+    parts = [
+        f"{_off(error)} the recorded {what} ({format_time(model)} for {format_time(recorded)})"
+        for what, error, model, recorded in (
+            ("processor time", e.error, e.cpu_s, e.recorded_cpu_s),
+            ("wall time", e.wall_error, *wall),
+        )
+        if error is not None
+    ]
+    if not parts:
+        return "The model cannot be checked: the recording has no times of these operations."
+    text = f"The model gives {', and '.join(parts)}."
+    if e.error is not None and abs(e.error) > GOOD and e.varies_as_much:
         text += (
             f" The machine itself varies as much: one loop took up to {e.spread:.2g} times as long at one "
             "moment as at another."
         )
-    if _doubtful(e):
-        text = (
-            f"Warning: {text[:1].lower()}{text[1:]} Measure again (`pagelens measure io`), or doubt what "
-            "follows."
+    if e.is_far_off or e.waits_are_far_off:
+        text = f"Warning: {text[:1].lower()}{text[1:]}"
+    if e.is_far_off:
+        text += " Measure again (`pagelens measure io`), or doubt what follows."
+    elif e.waits_are_far_off:
+        text += (
+            " Other programs can make a program wait, or the storage was faster or slower than now: record "
+            "again, or doubt what follows about waiting."
         )
     return text
+
+
+def _off(error: float) -> str:
+    if abs(error) < 0.005:
+        return "as much as"
+    return f"{abs(error):.0%} {'more' if error > 0 else 'less'} than"
 
 
 def conclusion(e: Explanation) -> Iterator[str]:
