@@ -26,8 +26,8 @@ from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
 from pagelens.host.process_binding import write_list
 from pagelens.machine.private_caches import PrivateCache
+from pagelens.machine.rank_load import RankLoad
 from pagelens.machine.schema import Machine
-from pagelens.machine.time import RankLoad
 
 RESIDENT = "resident bytes"
 MOST_OBJECTS = 1 << 16  # that an op can name (core/accesses/op.hpp)

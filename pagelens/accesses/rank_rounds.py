@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.machine.time import RankLoad
+from pagelens.machine.rank_load import RankLoad
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.uint64]

@@ -16,8 +16,8 @@ from pagelens.accesses.sampled_code import SampledCode
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
 from pagelens.machine.private_caches import PrivateCache
+from pagelens.machine.rank_load import RankLoad
 from pagelens.machine.schema import Machine
-from pagelens.machine.time import RankLoad
 from pagelens.units import format_binary_size
 
 ALL_SETS = (1 << 64) - 1

@@ -9,8 +9,8 @@ from pagelens.explain.model import SCHEMA_VERSION, Explanation
 _INTRODUCTION = f"""# What `pagelens explain --json` prints
 
 One JSON object; `explanation.json` in the output directory is the same. This page and
-[explain-schema.json](explain-schema.json) (JSON Schema, draft 2020-12) are generated from
-`pagelens/explain/model.py` by `make docs`.
+[explain-schema.json](explain-schema.json) (JSON Schema, draft 2020-12) are generated from the
+classes of `pagelens/explain/model/` by `make docs`.
 
 **Version.** `schema_version` is {SCHEMA_VERSION}. Fields may be added within a version; it grows when a
 field changes its meaning or goes away.

@@ -6,8 +6,10 @@ from pagelens.machine.cores import Cores
 from pagelens.machine.drawing import list_lines, machine_lines
 from pagelens.machine.io import Costs, InFlight, Io
 from pagelens.machine.memories import Memory, MemorySideCache
+from pagelens.machine.numa_load import NumaLoad
 from pagelens.machine.page_fault import FAULT_COUNTS
 from pagelens.machine.private_caches import PrivateCache
+from pagelens.machine.rank_load import RankLoad
 from pagelens.machine.reader import (
     list_machines,
     load_machine,
@@ -17,8 +19,6 @@ from pagelens.machine.reader import (
 from pagelens.machine.schema import Machine
 from pagelens.machine.time import (
     TRANSLATION_COUNTS,
-    NumaLoad,
-    RankLoad,
     Times,
     modelled_times,
     tiered_times,

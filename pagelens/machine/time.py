@@ -19,51 +19,24 @@ from numpy.typing import NDArray
 
 from pagelens.address.units import LINE_BYTES
 from pagelens.machine.core_times import CoreTimes
-from pagelens.machine.page_fault import FAULT_COUNTS
+from pagelens.machine.core_waits import (
+    fault_time,
+    issue_time,
+    l3_time,
+    second_level_time,
+    stalls_of_lines,
+    walk_time,
+    walkers,
+)
+from pagelens.machine.numa_load import NumaLoad, all_local, numa_times
+from pagelens.machine.rank_load import RankLoad
 from pagelens.machine.schema import Machine, ServedBy
-from pagelens.machine.topology import Topology, one_node
+from pagelens.machine.topology import one_node
 from pagelens.machine.transfers import Columns, Transfers, column, transfers
 
 Floats = NDArray[np.float64]
 
 TRANSLATION_COUNTS = ("stlb_hits", "walks", "walker_loads")  # columns of either model
-
-
-@dataclass(frozen=True)
-class NumaLoad:
-    """Whose lines of memory each row has, on a machine of several NUMA nodes.
-
-    `without_links` and `without_crowding` make the other nodes as near as one's own memory, and each node's
-    memory serve what its own cores ask for.
-    """
-
-    reads: Floats  # [row, from, to] shares of its reads by the cores of a node from a node's memory
-    writes: Floats
-    cores: Floats  # [from] that execute the program's threads
-    without_links: bool = False
-    without_crowding: bool = False
-
-
-@dataclass(frozen=True)
-class RankLoad:
-    """What the cores of each rank of a job have to do, as multiples of the mean over all cores.
-
-    Ranks meet at the end of each round, so the rank that has most to do in a round decides how long it takes.
-    A round has its share of the row: the multiples of a rank that is busy like the mean core add up to 1.
-    """
-
-    instructions: Sequence[Floats]  # [row] arrays [round, rank]
-    lines: Sequence[Floats]  # [row] arrays [round, rank], past the first cache
-
-    def of_rows(self, rows: NDArray[np.int64] | slice) -> "RankLoad":
-        """Return the load of other rows, each of which is one of these."""
-        numbers = np.arange(len(self.instructions))[rows]
-        return RankLoad(*([of[row] for row in numbers] for of in (self.instructions, self.lines)))
-
-    def slowest(self, issue: Floats, stalls: Floats) -> Floats:
-        """Return the seconds [row] of ranks that wait for the slowest, given those of the mean core."""
-        rows = zip(issue, stalls, self.instructions, self.lines, strict=True)
-        return np.array([(a * each + b * lines).max(axis=1).sum() for a, b, each, lines in rows])
 
 
 @dataclass(frozen=True)
@@ -129,26 +102,28 @@ def _times_behind_cache(
     read_misses = column(counts, "msc_read_misses")
     waiting = (column(counts, "msc_reads") - read_misses) * machine.fast_memory.latency.value
     waiting = waiting + read_misses * machine.memory_side_cache.miss_latency.value
-    walking = _walk_time(machine, counts)
-    of_memory = waiting + walking + _second_level_time(machine, counts)
+    walking = walk_time(machine, counts)
+    of_memory = waiting + walking + second_level_time(machine, counts)
     waiting = of_memory
     if "l3_hits" in counts:
-        waiting = waiting + _l3_time(machine, counts)
+        waiting = waiting + l3_time(machine, counts)
     fast_bytes = LINE_BYTES * (accesses + fills + ddr_writes)
     hits = accesses - fills
     fast = machine.fast_memory.bandwidth.value
     ddr_s = machine.ddr.seconds(ddr_reads, ddr_writes)
     if "row_s" in counts:
         ddr_s = ddr_s + (ddr_reads + ddr_writes) * column(counts, "row_s")
-    issue = _issue_time(machine, counts, cores_used, core) / frequency_factor
-    stalls, in_buffers = _stalls(machine, counts, cores_used, core, column(counts, "msc_reads"), of_memory)
+    issue = issue_time(machine, counts, cores_used, core) / frequency_factor
+    stalls, in_buffers = stalls_of_lines(
+        machine, counts, cores_used, core, column(counts, "msc_reads"), of_memory
+    )
     in_flight = waiting / (machine.cores.outstanding_lines.value * cores_used)
     resources = {
         "issue": issue,
         "latency": np.maximum.reduce([stalls, in_buffers, in_flight]),
         "fast memory": fast_bytes / fast,
         "DDR": ddr_s,
-        **_walkers(machine, walking, cores_used),
+        **walkers(machine, walking, cores_used),
     }
     between = transfers(machine, counts, cores_used, frequency_factor, core)
     return _times(resources, stalls, between, [LINE_BYTES * hits / fast, ddr_s], ranks)
@@ -185,12 +160,12 @@ def _times_of_memory(
             machine.cores.count.value, fast.size.value, fast.latency.value, fast.bandwidth.value
         )
     reads = column(counts, "dram_reads")
-    load = numa or _all_local(topology, cores_used)
+    load = numa or all_local(topology, cores_used)
     asked = np.atleast_1d(reads)[:, None, None] * load.reads
     written = np.atleast_1d(column(counts, "dram_writes"))[:, None, None] * load.writes
     memory = machine.fast_memory if served_by == "fast memory" else machine.ddr
     assert memory is not None
-    transfer, links, waiting = _numa_times(topology, asked, written, load, cores_used, memory.write_cost)
+    transfer, links, waiting = numa_times(topology, asked, written, load, cores_used, memory.write_cost)
     if np.ndim(reads) == 0:  # the counts are of one row, and so are the times
         transfer, waiting = transfer[0], waiting[0]
         links = {name: seconds[0] for name, seconds in links.items()}
@@ -200,40 +175,6 @@ def _times_of_memory(
     return _beyond_caches(
         machine, counts, cores_used, frequency_factor, waiting, memories, reads, core, ranks
     )
-
-
-def _all_local(topology: Topology, cores_used: int) -> NumaLoad:
-    """Return the load of a job whose pages all lie on the nodes of the cores that use them."""
-    own = np.eye(topology.rows, topology.nodes)[None] / topology.rows
-    return NumaLoad(own, own, np.full(topology.rows, cores_used / topology.rows))
-
-
-def _numa_times(
-    topology: Topology, reads: Floats, writes: Floats, load: NumaLoad, cores_used: int, write_cost: float
-) -> tuple[Floats, dict[str, Floats], Floats]:
-    """Return the seconds of the memories and of the links, and what cores wait if one line comes at a time.
-
-    `reads` and `writes` are lines [row, from, to]. The waiting is that of all cores together if those of
-    every node waited as long as those of the node whose cores wait longest. `write_cost` is that of
-    `Memory.write_cost`.
-    """
-    lines = reads + write_cost * writes
-    at_home = np.arange(topology.rows)
-    served = lines.sum(axis=1)
-    if load.without_crowding:
-        served = np.zeros_like(served)
-        served[:, at_home] = lines.sum(axis=2)
-    memories = np.max(LINE_BYTES * served / topology.memory_bandwidth, axis=1)
-    latency = topology.latency
-    links: dict[str, Floats] = {}
-    if load.without_links:
-        latency = np.broadcast_to(np.diagonal(latency)[:, None], latency.shape)
-    elif topology.links:
-        links["links"] = np.max([link.seconds(reads, writes) for link in topology.links], axis=0)
-    waits = (reads * latency).sum(axis=2)  # [row, from]
-    used = load.cores > 0
-    waiting = np.max(waits[:, used] * (cores_used / load.cores[used]), axis=1)
-    return memories, links, waiting
 
 
 def tiered_times(machine: Machine, counts: Columns, cores_used: int, core: CoreTimes | None = None) -> Times:
@@ -255,9 +196,10 @@ def tiered_times(machine: Machine, counts: Columns, cores_used: int, core: CoreT
     at_full_width = _beyond_caches(machine, counts, cores_used, 1.0, waiting, memories)
     if core is None:
         return at_full_width
-    of_memory = waiting + _walk_time(machine, counts) + _second_level_time(machine, counts)
-    issue = _issue_time(machine, counts, cores_used, core)
-    stalls, in_buffers = _stalls(machine, counts, cores_used, core, reads["fast"] + reads["slow"], of_memory)
+    of_memory = waiting + walk_time(machine, counts) + second_level_time(machine, counts)
+    issue = issue_time(machine, counts, cores_used, core)
+    all_reads = reads["fast"] + reads["slow"]
+    stalls, in_buffers = stalls_of_lines(machine, counts, cores_used, core, all_reads, of_memory)
     resources = {**at_full_width.resources, "issue": issue}
     resources |= {"issue and stalls": issue + stalls, "miss buffers": in_buffers}
     between = transfers(machine, counts, cores_used, core=core)
@@ -280,108 +222,21 @@ def _beyond_caches(
     Cores wait for lines of memory, for L3, and for translations. `waiting` is the seconds for lines of memory
     if one line comes at a time.
     """
-    issue = _issue_time(machine, counts, cores_used, core) / frequency_factor
-    walking = _walk_time(machine, counts)
-    of_memory = waiting + walking + _second_level_time(machine, counts)
-    waiting = of_memory + _l3_time(machine, counts)
-    stalls, in_buffers = _stalls(machine, counts, cores_used, core, reads, of_memory)
+    issue = issue_time(machine, counts, cores_used, core) / frequency_factor
+    walking = walk_time(machine, counts)
+    of_memory = waiting + walking + second_level_time(machine, counts)
+    waiting = of_memory + l3_time(machine, counts)
+    stalls, in_buffers = stalls_of_lines(machine, counts, cores_used, core, reads, of_memory)
     in_flight = waiting / (machine.cores.outstanding_lines.value * cores_used)
     resources = {
         "issue": issue,
         "latency": np.maximum.reduce([stalls, in_buffers, in_flight]),
         **memories,
-        **_walkers(machine, walking, cores_used),
+        **walkers(machine, walking, cores_used),
     }
     between = transfers(machine, counts, cores_used, frequency_factor, core)
-    faults = _fault_time(machine, counts, cores_used, frequency_factor)
+    faults = fault_time(machine, counts, cores_used, frequency_factor)
     return _times(resources, stalls, between, [np.add.reduce(list(memories.values()))], ranks, faults)
-
-
-def _fault_time(
-    machine: Machine, counts: Columns, cores_used: int, frequency_factor: Floats | float
-) -> Floats | None:
-    """Return the seconds that the cores work for the kernel's pages, or None if no price is stated."""
-    if machine.page_fault is None or any(name not in counts for name in FAULT_COUNTS):
-        return None
-    small, large = (column(counts, name) for name in FAULT_COUNTS)
-    return machine.page_fault.seconds(small, large) / cores_used / frequency_factor
-
-
-def _walk_time(machine: Machine, counts: Columns) -> Floats:
-    """Return the seconds of all walks together, if each load hits L2."""
-    walk = machine.page_walk
-    if walk is None:
-        return np.zeros_like(column(counts, "instructions"))
-    if walk.walk_cycles is not None:
-        return column(counts, "walks") * walk.walk_cycles.value / machine.cores.frequency.value
-    latency = machine.l2.latency.value if machine.l2.latency is not None else 0.0
-    return column(counts, "walker_loads") * latency
-
-
-def _second_level_time(machine: Machine, counts: Columns) -> Floats:
-    """Return the seconds that loads wait for the second-level TLB, added up."""
-    walk = machine.page_walk
-    if walk is None or walk.stlb_hit_cycles is None:
-        return np.zeros_like(column(counts, "instructions"))
-    cycles = column(counts, "stlb_hits") * walk.stlb_hit_cycles.value
-    return np.asarray(cycles / machine.cores.frequency.value, dtype=np.float64)
-
-
-def _l3_time(machine: Machine, counts: Columns) -> Floats:
-    """Return the seconds that cores wait for lines of L3 or of another core, added up."""
-    if machine.l3 is None:
-        return np.zeros_like(column(counts, "instructions"))
-    lines = column(counts, "l3_hits") + column(counts, "core_forwards")
-    return np.asarray(lines * machine.l3.latency.value)
-
-
-def _walkers(machine: Machine, walking: Floats, cores_used: int) -> dict[str, Floats]:
-    """Return the page walkers as a resource, if the machine file has them."""
-    walk = machine.page_walk
-    return {} if walk is None else {"page walks": walking / (walk.walkers.value * cores_used)}
-
-
-def _l2_hits(counts: Columns) -> Floats | None:
-    """Return the lines that hit L2, or None if they are not counted.
-
-    The caches of a node call them `l2_references`, and an ensemble's rows `l2_accesses`.
-    """
-    asked = next((name for name in ("l2_references", "l2_accesses") if name in counts), None)
-    return None if asked is None else np.maximum(column(counts, asked) - column(counts, "l2_misses"), 0)
-
-
-def _issue_time(machine: Machine, counts: Columns, cores_used: int, core: CoreTimes | None) -> Floats:
-    cores = machine.cores
-    cycles = 1 / cores.instructions_per_cycle.value if core is None else core.cycles
-    return np.asarray(column(counts, "instructions") * cycles / (cores.frequency.value * cores_used))
-
-
-def _stalls(
-    machine: Machine,
-    counts: Columns,
-    cores_used: int,
-    core: CoreTimes | None,
-    reads: Floats | None,
-    of_memory: Floats,
-) -> tuple[Floats, Floats]:
-    """Return the seconds that cores stand still for lines that nothing foresees. `reads` come from memory.
-
-    The first are those of loads. In the second, lines of loads and stores pass the miss buffers of the L1s,
-    which a stream's lines, fetched by the L2's prefetcher, do not.
-    """
-    instructions = column(counts, "instructions")
-    if core is None or reads is None or machine.pipeline is None:
-        return np.zeros_like(instructions), np.zeros_like(instructions)
-    lines, waiting = {"memory": reads}, {"memory": of_memory}
-    if machine.l3 is not None and "l3_hits" in counts:
-        lines["l3"] = column(counts, "l3_hits") + column(counts, "core_forwards")
-        waiting["l3"] = _l3_time(machine, counts)
-    hits = _l2_hits(counts)
-    if hits is not None and machine.l2.latency is not None:
-        lines["l2"] = hits
-        waiting["l2"] = lines["l2"] * machine.l2.latency.value
-    buffers = machine.pipeline.load_misses.value * cores_used
-    return core.stalls(instructions, lines, waiting) / cores_used, core.in_buffers(waiting) / buffers
 
 
 def _times(

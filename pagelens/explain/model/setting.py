@@ -1,0 +1,102 @@
+"""The program, the machine and the sample of an explanation."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from pagelens.explain.model.record import Record
+
+
+class RankSpread(Record):
+    """A count that the traced ranks of a job have, each its own: counted."""
+
+    name: str
+    least: float
+    median: float
+    most: float
+
+
+class JobRecord(Record):
+    """A job whose ranks were traced one by one."""
+
+    traced_ranks: int = Field(description="each other rank is a copy of one of these")
+    spreads: list[RankSpread] = Field(description="how much the traced ranks differ")
+    statements: list[str] = Field(description="what is taken to be so")
+
+
+class ProgramRecord(Record):
+    """The program that was explained."""
+
+    name: str
+    source: Literal["trace", "declared"]
+    footprint_bytes: int = Field(
+        description="counted: peak resident bytes of one rank; their mean if the ranks differ"
+    )
+    threads: int
+    ranks: int = Field(description="stated: copies of the program on a node, each with its own pages")
+    job: JobRecord | None = Field(
+        default=None, description="null unless several ranks were traced, each for itself"
+    )
+    phase: str | None = Field(description="stated: the phase looked at; null for the whole run")
+    phases: list[str]
+    share_seen: float | None = Field(
+        description="counted: share of the run that was traced; null when declared"
+    )
+    shared_bytes: int = Field(
+        description="counted: bytes of files that the program reads through mappings; the ranks share them"
+    )
+    share_of_zero_page: float = Field(
+        description="counted: share of the lines that are of anonymous memory which was never written until "
+        "then; the kernel shows its one page of zeros for it, and these lines are not simulated"
+    )
+    warnings: list[str]
+
+
+class Input(Record):
+    """One value of the machine file."""
+
+    name: str
+    value: str
+    origin: Literal["source", "input", "assumed"]
+    note: str = Field(description="the document, the calibration figure, or the reason of the assumption")
+
+
+class MachineRecord(Record):
+    """The machine that was modelled."""
+
+    name: str
+    title: str
+    served_by: Literal["memory-side cache", "fast memory", "DDR"] = Field(
+        description="the memory that serves the lines; in flat mode the fast memory if all of the job "
+        "fits into it"
+    )
+    left_out: list[str] = Field(description="stated: sections of the machine file that are not replayed yet")
+    inputs: list[Input]
+
+
+class SampleRecord(Record):
+    """How the numbers were obtained."""
+
+    nodes: int = Field(
+        description="the number of nodes under the baseline; each distribution has its own number"
+    )
+    seed: int
+    sampled_slots: str = Field(description="the simulated slots of the memory-side cache, such as '1 in 64'")
+    sampled_lines: str = Field(
+        description="simulated, of each page, such as '2 of 64', or of the run, such as '12% of the run's'"
+    )
+    scaled: float | None = Field(
+        description="stated: factor on the machine's capacities (--full-size); null if none"
+    )
+    version: str
+    command: str = Field(description="reproduces the result")
+
+
+class BoundsRecord(Record):
+    """The seconds between which every placement's time lies, at the median core's speed: modelled."""
+
+    least_s: float = Field(description="the seconds if the L2s served every line that leaves L1")
+    most_s: float = Field(
+        description="the seconds if each of these lines missed every cache and opened a row of DRAM, "
+        "after a page walk"
+    )

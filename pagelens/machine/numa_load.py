@@ -1,0 +1,60 @@
+"""The lines between the nodes of a machine with several NUMA nodes, and the seconds that they take."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelens.address.units import LINE_BYTES
+from pagelens.machine.topology import Topology
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NumaLoad:
+    """Whose lines of memory each row has, on a machine of several NUMA nodes.
+
+    `without_links` and `without_crowding` make the other nodes as near as one's own memory, and each node's
+    memory serve what its own cores ask for.
+    """
+
+    reads: Floats  # [row, from, to] shares of its reads by the cores of a node from a node's memory
+    writes: Floats
+    cores: Floats  # [from] that execute the program's threads
+    without_links: bool = False
+    without_crowding: bool = False
+
+
+def all_local(topology: Topology, cores_used: int) -> NumaLoad:
+    """Return the load of a job whose pages all lie on the nodes of the cores that use them."""
+    own = np.eye(topology.rows, topology.nodes)[None] / topology.rows
+    return NumaLoad(own, own, np.full(topology.rows, cores_used / topology.rows))
+
+
+def numa_times(
+    topology: Topology, reads: Floats, writes: Floats, load: NumaLoad, cores_used: int, write_cost: float
+) -> tuple[Floats, dict[str, Floats], Floats]:
+    """Return the seconds of the memories and of the links, and what cores wait if one line comes at a time.
+
+    `reads` and `writes` are lines [row, from, to]. The waiting is that of all cores together if those of
+    every node waited as long as those of the node whose cores wait longest. `write_cost` is that of
+    `Memory.write_cost`.
+    """
+    lines = reads + write_cost * writes
+    at_home = np.arange(topology.rows)
+    served = lines.sum(axis=1)
+    if load.without_crowding:
+        served = np.zeros_like(served)
+        served[:, at_home] = lines.sum(axis=2)
+    memories = np.max(LINE_BYTES * served / topology.memory_bandwidth, axis=1)
+    latency = topology.latency
+    links: dict[str, Floats] = {}
+    if load.without_links:
+        latency = np.broadcast_to(np.diagonal(latency)[:, None], latency.shape)
+    elif topology.links:
+        links["links"] = np.max([link.seconds(reads, writes) for link in topology.links], axis=0)
+    waits = (reads * latency).sum(axis=2)  # [row, from]
+    used = load.cores > 0
+    waiting = np.max(waits[:, used] * (cores_used / load.cores[used]), axis=1)
+    return memories, links, waiting

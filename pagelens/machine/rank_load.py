@@ -1,0 +1,31 @@
+"""How unevenly the ranks of a job are busy, and what those that wait for the slowest take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RankLoad:
+    """What the cores of each rank of a job have to do, as multiples of the mean over all cores.
+
+    Ranks meet at the end of each round, so the rank that has most to do in a round decides how long it takes.
+    A round has its share of the row: the multiples of a rank that is busy like the mean core add up to 1.
+    """
+
+    instructions: Sequence[Floats]  # [row] arrays [round, rank]
+    lines: Sequence[Floats]  # [row] arrays [round, rank], past the first cache
+
+    def of_rows(self, rows: NDArray[np.int64] | slice) -> "RankLoad":
+        """Return the load of other rows, each of which is one of these."""
+        numbers = np.arange(len(self.instructions))[rows]
+        return RankLoad(*([of[row] for row in numbers] for of in (self.instructions, self.lines)))
+
+    def slowest(self, issue: Floats, stalls: Floats) -> Floats:
+        """Return the seconds [row] of ranks that wait for the slowest, given those of the mean core."""
+        rows = zip(issue, stalls, self.instructions, self.lines, strict=True)
+        return np.array([(a * each + b * lines).max(axis=1).sum() for a, b, each, lines in rows])
