@@ -1,21 +1,23 @@
 """Writes docs/results/io.md: programs recorded, predicted as they ran, advised, and the advice measured.
 
-Needs dd, tar, sqlite3 and python3. fio, h5py and MPICH are used if they are there. It takes some minutes, and
-1 GB in the folder that is named.
+Needs dd, tar, sqlite3 and python3. fio, h5py, MPICH and Open MPI are used if they are there. It takes some
+minutes, and 1 GB in the folder that is named. Each step can also be run alone: three times `round`, then
+`replay`, and `write`.
 """
 
 import argparse
 import os
+import pickle
+import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from results import commit
 from wrapping import write_page
 
 from pagelens.host.system import System
-from pagelens.io import Explanation, Recording, explain_recording, record_program, replayable
+from pagelens.io import Explanation, Recording, explain_recording, open_recording, record_program, replayable
 from pagelens.machine import Machine, choose_machine, parse_machine
 from pagelens.measure.files import Measured, file_with_io, measure_folder, pooled, replay, variants
 
@@ -63,19 +65,79 @@ PROGRAMS = {
     "fio, randread": ["fio", "--name=r", "--rw=randread", "--bs=16k", "--size=64M", "--ioengine=psync",
                       "--thread", "--output=/dev/null"],
     "Python, h5py": ["/usr/bin/python3", "-c", H5PY],
-    "MPI-IO, 8 ranks": ["mpirun.mpich", "-n", "8", "./io_mpi", "m"],
+    "MPI-IO, 8 ranks": ["mpirun.mpich", "-n", "8", "./io_mpi", "grid"],
+    "MPI-IO, Open MPI, 8 ranks": ["mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-n", "8",
+                                  "./io_openmpi", "grid"],
 }  # fmt: skip
 
 
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="where the programs run")
+    parser.add_argument(
+        "folder", type=Path, help="where the programs run, and all is kept until it is written"
+    )
+    parser.add_argument(
+        "step", nargs="?", choices=("round", "replay", "write"), help="only one step; else all"
+    )
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
-        folder = Path(name)
-        _tree(folder / "tree")
+    folder: Path = arguments.folder / "io-table"
+    folder.mkdir(exist_ok=True)
+    if arguments.step in (None, "round"):
+        for _ in range(1 if arguments.step else RUNS):
+            _round(folder)
+    if arguments.step in (None, "replay"):
+        _replays(folder)
+    if arguments.step in (None, "write"):
         write_page(OUTPUT, _document(folder))
+
+
+def _programs(folder: Path) -> dict[str, list[str]]:
+    return {
+        title: words for title, words in PROGRAMS.items() if shutil.which(words[0]) and _ready(title, folder)
+    }
+
+
+def _measure(folder: Path) -> None:
+    """Measure, and keep it beside earlier measurements. A busy minute is then not one program's."""
+    measured = measure_folder(folder, SECONDS, rounds=1)
+    number = len(list(folder.glob("measured-*")))
+    (folder / f"measured-{number}").write_bytes(pickle.dumps(measured))
+
+
+def _round(folder: Path) -> None:
+    """Record each program once, between two measurements."""
+    if not (folder / "tree").exists():
+        _tree(folder / "tree")
+        _measure(folder)
+    for title, words in _programs(folder).items():
+        number = len(list(folder.glob(f"{_name(title)}-*.plio")))
+        _recorded(words, folder).write(folder / f"{_name(title)}-{number}.plio")
+    _measure(folder)
+
+
+def _name(title: str) -> str:
+    return "-".join(re.findall(r"\w+", title)).lower()
+
+
+def _measured(folder: Path) -> list[Measured]:
+    return [pickle.loads(path.read_bytes()) for path in sorted(folder.glob("measured-*"))]
+
+
+def _runs(title: str, folder: Path, machine: Machine) -> list[tuple[Explanation, Recording]]:
+    """Return the runs of a program in the order of their processor times."""
+    recordings = map(open_recording, sorted(folder.glob(f"{_name(title)}-*.plio")))
+    runs = [(explain_recording(recording, machine), recording) for recording in recordings]
+    return sorted(runs, key=lambda run: run[0].recorded_cpu_s)
+
+
+def _replays(folder: Path) -> None:
+    """Replay the median run of each program in each way."""
+    measured = pooled(_measured(folder))
+    for title in _programs(folder):
+        runs = _runs(title, folder, _machine(measured))
+        rows = _replayed(title, *runs[len(runs) // 2], folder, measured)
+        (folder / f"{_name(title)}.replays").write_text("\n".join(rows))
 
 
 def _tree(folder: Path) -> None:
@@ -85,27 +147,19 @@ def _tree(folder: Path) -> None:
 
 
 def _document(folder: Path) -> str:
-    programs = {
-        title: words for title, words in PROGRAMS.items() if shutil.which(words[0]) and _ready(title, folder)
-    }
-    recorded: dict[str, list[Recording]] = {title: [] for title in programs}
-    rounds = [measure_folder(folder, SECONDS, rounds=1)]
-    for _ in range(RUNS):  # measurements and programs take turns, so that a busy minute is not one program's
-        for title, words in programs.items():
-            recorded[title].append(_recorded(words, folder))
-        rounds.append(measure_folder(folder, SECONDS, rounds=1))
+    rounds = _measured(folder)
     measured = pooled(rounds)
     whole, *each = (_machine(of) for of in (measured, *rounds))
-    rows, replays = [], []
-    for title, recordings in recorded.items():
-        runs = [(explain_recording(recording, whole), recording) for recording in recordings]
-        runs.sort(key=lambda run: run[0].recorded_cpu_s)
+    rows, replays, ways = [], [], []
+    for title in _programs(folder):
+        runs = _runs(title, folder, whole)
         middle = runs[len(runs) // 2]
         alone = [explain_recording(middle[1], machine) for machine in each]
         rows.append(_row(title, [e for e, _ in runs], alone))
-        print(rows[-1], flush=True)
-        replays += _replayed(title, *middle, folder, measured)
-    return "\n".join([*_head(measured, folder), *rows, *_replay_head(), *replays]) + "\n"
+        ways.append(_ways(title, middle[0]))
+        replays += (folder / f"{_name(title)}.replays").read_text().splitlines()
+    parts = [*_head(measured, folder), *rows, *_ways_head(), *ways, *_replay_head(), *replays]
+    return "\n".join(parts) + "\n"
 
 
 def _machine(measured: Measured) -> Machine:
@@ -117,8 +171,11 @@ def _ready(title: str, folder: Path) -> bool:
     if title == "Python, h5py":
         return subprocess.run(["/usr/bin/python3", "-c", "import h5py"], check=False).returncode == 0
     if title.startswith("MPI-IO"):
-        words = ["mpicc.mpich", "-O2", "-o", str(folder / "io_mpi"), str(MPI_SOURCE)]
-        return shutil.which(words[0]) is not None and subprocess.run(words, check=False).returncode == 0
+        kind, name = ("openmpi", "io_openmpi") if "Open MPI" in title else ("mpich", "io_mpi")
+        words = [f"mpicc.{kind}", "-O2", "-o", str(folder / name), str(MPI_SOURCE)]
+        return (folder / name).exists() or (
+            shutil.which(words[0]) is not None and subprocess.run(words, check=False).returncode == 0
+        )
     return True
 
 
@@ -126,7 +183,7 @@ def _recorded(words: list[str], folder: Path) -> Recording:
     here = Path.cwd()
     os.chdir(folder)
     try:
-        for old in ("db", "r.0.0", "x.h5", "m"):
+        for old in ("db", "r.0.0", "x.h5", "grid"):
             Path(old).unlink(missing_ok=True)
         return record_program(words, str(folder / "it.plio")).recording
     finally:
@@ -135,11 +192,22 @@ def _recorded(words: list[str], folder: Path) -> Recording:
 
 def _row(title: str, runs: list[Explanation], alone: list[Explanation]) -> str:
     e = runs[len(runs) // 2]
-    best = e.ways[1] if len(e.ways) > 1 else None
-    advice = "none" if best is None or best.verdict != "gains" else f"{best.title}, {best.gain:+.0%}"
     recorded = _with_range(e.recorded_cpu_s, [each.recorded_cpu_s for each in runs])
     model = _with_range(e.cpu_s, [each.cpu_s for each in alone])
-    return f"| {title} | {e.facts.operations:,} | {recorded} | {model} | {e.error or 0:+.0%} | {advice} |"
+    walls = [(e.recorded_cpu_s + e.recorded_wait_s) * 1e3, (e.cpu_s + e.wait_s) * 1e3]
+    return (
+        f"| {title} | {e.facts.operations:,} | {recorded} | {model} | {e.error or 0:+.0%} | {walls[0]:.1f} | "
+        f"{walls[1]:.1f} |"
+    )
+
+
+def _ways(title: str, e: Explanation) -> str:
+    """Return a line with all ways, by what the model says of them."""
+    cells = []
+    for verdict in ("gains", "not worth it", "loses"):
+        of = (f"{way.title} ({100 * (way.gain or 0):+.0f}%)" for way in e.ways[1:] if way.verdict == verdict)
+        cells.append("; ".join(of))
+    return f"| {title} | {' | '.join(cells)} |"
 
 
 def _with_range(seconds: float, of: list[float]) -> str:
@@ -150,10 +218,11 @@ def _replayed(
     title: str, e: Explanation, recording: Recording, folder: Path, measured: Measured
 ) -> list[str]:
     transfers, lengths = replayable(recording)
-    again = replay(transfers, lengths, folder, variants(REQUEST, measured.file_system.direct), RUNS)
+    depth = 8 if (transfers["flight"] > 0).any() else 1
+    again = replay(transfers, lengths, folder, variants(REQUEST, measured.file_system.direct, depth), RUNS)
     ways = {way.key: way for way in e.ways}
     lines = []
-    for way, key in zip(again, ("as-it-ran", "merge", "merge-direct"), strict=False):
+    for way, key in zip(again, ("as-it-ran", "merge", "merge-direct", "queue-depth"), strict=False):
         predicted = ways.get(key)
         told = "" if predicted is None or predicted.cpu_s is None else f"{predicted.cpu_s * 1e3:.1f}"
         lines.append(f"| {title} | {way.title} | {told} | {way.cpu_s * 1e3:.1f} | {way.wall_s * 1e3:.1f} |")
@@ -172,11 +241,22 @@ def _head(measured, folder):  # type: ignore[no-untyped-def]
         f"each of the {RUNS} rounds in which the programs were recorded. Processor times are in ms, of the",
         "operations that the model knows. *Recorded* is measured: the median run, with the least and the",
         "greatest of the runs in parentheses. *Model* is predicted by what all rounds measured; in",
-        "parentheses is the range that each round alone gives. The error is that of the median run. The gain",
-        "is modelled wall time.",
+        "parentheses is the range that each round alone gives. The error is that of the median run. Wall",
+        "times are in ms, too, and summed over all threads; in recorded ones, waits for a processor count.",
         "",
-        "| program | operations | recorded | model | error of the model | advice, gain by the model |",
-        "|---|---|---|---|---|---|",
+        "| program | operations | recorded | model | error | recorded wall | model's wall |",
+        "|---|---|---|---|---|---|---|",
+    ]
+
+
+def _ways_head() -> list[str]:
+    return [
+        "",
+        "These other ways are open to each program. In parentheses is what a way saves of the program's",
+        "time (modelled).",
+        "",
+        "| program | gain | not worth it | lose |",
+        "|---|---|---|---|",
     ]
 
 

@@ -116,8 +116,7 @@ def _waits(frame: pl.DataFrame, recording: Recording) -> Drawing:
                 name = "other files" if file is None else _end(recording.header.files[file].path)
                 axes.barh(np.arange(threads.height), seconds, left=left, color=_colour(number), label=name)
             left = left + seconds
-        labels = [str(row[1]) for row in threads.select("process", "thread").iter_rows()]
-        axes.set_yticks(np.arange(threads.height), labels, fontsize=7)
+        axes.set_yticks(np.arange(threads.height), _thread_names(threads, recording), fontsize=7)
         axes.set_ylim(room / _BAR - 0.5, -0.5)
         axes.set_xlabel("seconds in operations")
         axes.set_ylabel("thread")
@@ -127,6 +126,19 @@ def _waits(frame: pl.DataFrame, recording: Recording) -> Drawing:
     return drawing(
         "io-waits", "Which thread waits for which file", "Recorded wall time of operations, by file.", draw
     )
+
+
+def _thread_names(threads: pl.DataFrame, recording: Recording) -> list[str]:
+    """Return the rank of each thread's process if it has one, and else the thread's number.
+
+    A second thread of a rank has both.
+    """
+    ranks = {each.process: each.rank for each in recording.header.processes}
+    names: list[str] = []
+    for process, thread in threads.select("process", "thread").iter_rows():
+        name = str(thread) if ranks.get(process) is None else f"rank {ranks[process]}"
+        names.append(f"{name}: {thread}" if name in names else name)
+    return names
 
 
 def _end(path: str) -> str:
