@@ -90,6 +90,7 @@ void Tracer::end_thread(unsigned index) {
     const std::lock_guard lock(mutex_);
     threads_.fetch_sub(1);
     ended_accesses_ += vcpu.accesses();
+    if (const auto since = vcpu.thread->waits_since) waiting_accesses_ += vcpu.accesses() - *since;
     ended_instructions_ += vcpu.instructions();
     delete vcpu.thread;
     vcpu.thread = nullptr;
@@ -233,10 +234,8 @@ void Tracer::stamp(Vcpu& vcpu) {
     vcpu.stamped = vcpu.at;
 }
 
-// Accesses that are left of the program's budget, which those of waiting do not use up. The sooner
-// it is looked at the less is left: few instructions make more than one.
-std::uint64_t Tracer::budget_left() {
-    const std::lock_guard lock(mutex_);
+// Accesses of all threads, but those of waiting for other processes.
+std::uint64_t Tracer::accesses_of_work() const {
     std::uint64_t seen = ended_accesses_, waiting = waiting_accesses_;
     for (unsigned i = 0; i < used_; ++i) {
         const Vcpu& vcpu = table_.vcpus[i];
@@ -244,7 +243,14 @@ std::uint64_t Tracer::budget_left() {
         seen += vcpu.accesses();
         if (const auto since = vcpu.thread->waits_since) waiting += vcpu.accesses() - *since;
     }
-    seen -= std::min(seen, waiting);
+    return seen - std::min(seen, waiting);
+}
+
+// Accesses that are left of the program's budget. The sooner it is looked at the less is left: few
+// instructions make more than one.
+std::uint64_t Tracer::budget_left() {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t seen = accesses_of_work();
     return options_.accesses - std::min(seen, options_.accesses);
 }
 
@@ -266,11 +272,10 @@ void Tracer::finish(std::int32_t exit_status) {
     stop_recording();
     TraceSummary summary;
     summary.instructions = ended_instructions_;
-    summary.accesses = ended_accesses_;
+    summary.accesses = accesses_of_work();
     for (unsigned i = 0; i < used_; ++i) {
         if (table_.vcpus[i].thread == nullptr) continue;
         summary.instructions += table_.vcpus[i].instructions();
-        summary.accesses += table_.vcpus[i].accesses();
     }
     summary.total_instructions = summary.instructions + untraced_instructions;
     summary.exit_status = exit_status;
@@ -301,6 +306,7 @@ void Tracer::begin_in_child(unsigned index) {
     code_.forget_definitions();
     for (unsigned i = 0; i < used_; ++i) std::construct_at(&table_.vcpus[i]);
     ended_accesses_ = ended_instructions_ = untraced_instructions = 0;
+    waiting_accesses_ = 0;
     threads_ = 0;
     met_ = false;
     phases_.clear();

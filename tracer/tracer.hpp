@@ -116,6 +116,7 @@ class Tracer {
     void forget_pages(Vcpu& vcpu);
     void know_heap(std::uint64_t program_break);
     void know_files(Vcpu& vcpu);
+    std::uint64_t accesses_of_work() const;
     std::uint64_t budget_left();
     std::uint64_t phase_id(const std::string& name);
 
@@ -149,7 +150,7 @@ class Tracer {
     };
     std::vector<Range> given_back_;  // while there are threads to tell
     std::atomic<std::size_t> given_back_size_{0};
-    std::atomic<std::uint64_t> waiting_accesses_{0};  // of waits that have ended
+    std::atomic<std::uint64_t> waiting_accesses_{0};  // of waits and threads that have ended
     std::map<std::string, std::uint64_t> phases_;
     std::uint64_t heap_start_ = 0, heap_known_ = 0;
     std::atomic<bool> in_child_{false};

@@ -40,7 +40,7 @@ struct TraceHeader {
 // Last chunk of a complete file.
 struct TraceSummary {
     std::uint64_t instructions = 0;                   // seen, over all threads
-    std::uint64_t accesses = 0;                       // data accesses seen, before the filter
+    std::uint64_t accesses = 0;                       // data accesses of work, before the filter
     std::optional<std::uint64_t> total_instructions;  // of the whole run, where it is known
     std::int32_t exit_status = 0;                     // as a shell states it: 128 + n for signal n
 };

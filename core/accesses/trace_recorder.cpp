@@ -145,7 +145,8 @@ struct TraceRecorder::Thread {
     Record* at = records.data();
     std::uint64_t instructions = 0;
     std::uint64_t stamped = 0;
-    std::uint64_t accesses = 0;
+    std::uint64_t accesses = 0;  // but those of waiting
+    bool waits = false;
 };
 
 TraceRecorder::TraceRecorder(std::string path, const Options& options)
@@ -180,7 +181,7 @@ void TraceRecorder::access(std::uint32_t id, const AccessBatch& batch) {
         thread.execute(instructions[i]);
         thread.access(batch.addresses[i], sizes[i], stores[i]);
     }
-    thread.accesses += count;
+    if (!thread.waits) thread.accesses += count;
     check_written();
 }
 
@@ -262,6 +263,7 @@ void TraceRecorder::wait(std::uint32_t id, std::uint32_t processes) {
     const auto no_meeting = static_cast<std::uint64_t>(WaitKind::no_meeting);
     thread.put(Event{EventKind::wait, 0, thread.instructions,
                      std::max(std::uint64_t{processes}, no_meeting)});
+    thread.waits = true;
 }
 
 void TraceRecorder::go_on(std::uint32_t id) {
@@ -269,6 +271,7 @@ void TraceRecorder::go_on(std::uint32_t id) {
     Thread& thread = this->thread(id);
     thread.put(Event{EventKind::wait, 0, thread.instructions,
                      static_cast<std::uint64_t>(WaitKind::ended)});
+    thread.waits = false;
 }
 
 void TraceRecorder::warn(std::string_view text) {

@@ -29,7 +29,7 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
         yield result.engine_note
     yield from describe_end(result, request)
     share = result.share_seen or 0
-    # Accesses made while a thread waits for other processes count, but use up no budget.
+    # Accesses made while a thread waits for other processes do not count.
     if result.complete and request.accesses and result.accesses >= request.accesses and share < 1:
         yield (
             f"the budget of {request.accesses:,} accesses was used up: {result.path} holds {share:.1%} of "

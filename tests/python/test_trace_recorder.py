@@ -172,6 +172,20 @@ def test_a_sync_orders_threads(ordered: bool, tmp_path: Path) -> None:
     assert bool(np.all(np.diff(of_second.astype(int)) >= 0)) == ordered
 
 
+def test_accesses_of_waiting_are_no_work(tmp_path: Path) -> None:
+    path = tmp_path / "waits.trace"
+    with pl.TraceRecorder(path, "waits") as recorder:
+        for waits in (False, True, False):
+            if waits:
+                recorder.wait(0)
+            recorder.access(0, [(1 << 30) + 64 * line for line in range(8)], 8, True)
+            if waits:
+                recorder.go_on(0)
+    summary = _core.Trace(str(path)).summary
+    assert summary is not None
+    assert summary.accesses == 2 * 8
+
+
 def test_the_file_has_its_name_once_it_is_whole(tmp_path: Path) -> None:
     recorder = pl.TraceRecorder(tmp_path / "app.trace", "app")
     recorder.access(0, [64])

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="no 
 
 MIB_PAGES = 256
 MIB_LINES = 1 << 14
+WAITED = 1 << 20  # loads of tests/programs/waits.c while it waits
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -151,6 +152,18 @@ def test_what_a_killed_program_did_is_kept(
     if number != signal.SIGKILL:
         assert first_writes(workload) >= MIB_PAGES
         assert workload.trace.summary.exit_status == 128 + number
+
+
+@pytest.mark.parametrize("ended", [(), ("ended",)])
+def test_waiting_for_other_processes_is_no_work(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path, ended: tuple[str, ...]
+) -> None:
+    """Also a wait in which the program is killed counts neither as instructions nor as accesses."""
+    done = pagelens("trace", "-o", "app.trace", "--", built("waits"), str(int(signal.SIGTERM)), *ended)
+    assert done.returncode == -signal.SIGTERM
+    workload = open_trace(tmp_path / "app.trace")
+    assert workload.trace.summary.accesses < WAITED
+    assert sum(workload.survey.instructions) < WAITED
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
