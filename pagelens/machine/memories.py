@@ -1,13 +1,16 @@
 """The memories of a node, and the cache that fast memory can be for slow memory."""
 
-from typing import Annotated
+from itertools import pairwise
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from pagelens.address.units import LINE_BYTES
-from pagelens.values.quantities import Bytes, BytesPerSecond, Seconds, Sourced, Table
+from pagelens.errors import UsageError
+from pagelens.units import format_rate, parse_rate
+from pagelens.values.quantities import Bytes, BytesPerSecond, Seconds, Sourced, Table, Unit
 
 MOST_WAYS = 16  # of a memory-side cache (core/machine/memory_side.hpp)
 MOST_TAGS = 126  # frames that may share a slot: the core keeps a tag in seven bits, 0 is empty
@@ -15,6 +18,33 @@ MOST_TAGS = 126  # frames that may share a slot: the core keeps a tag in seven b
 Floats = NDArray[np.float64]
 LowBytes = Annotated[Bytes, Field(ge=32 << 20, le=4 << 30)]
 Ways = Annotated[int, Field(ge=1, le=MOST_WAYS)]
+
+
+def _parse_rates(rows: Any) -> Any:
+    """Return pairs of cores and bytes a second, from rows such as [2, "20 GB/s"]."""
+    if isinstance(rows, tuple):
+        return rows
+    wrong = (
+        'write rows of cores and their rate together, as [[1, "12 GB/s"], [4, "40 GB/s"]], the least first'
+    )
+    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 2 for row in rows):
+        raise ValueError(wrong)
+    try:
+        pairs = tuple((cores, parse_rate(rate)) for cores, rate in rows if isinstance(rate, str))
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    counts = [cores for cores, _ in pairs if type(cores) is int and cores > 0]
+    ascend = all(low < high for low, high in pairwise(counts))
+    if not pairs or len(counts) < len(rows) or not ascend or any(rate <= 0 for _, rate in pairs):
+        raise ValueError(wrong)
+    return pairs
+
+
+_RATES = Unit(
+    lambda pairs: ", ".join(f"{cores}: {format_rate(rate, 6)}" for cores, rate in pairs),
+    'rows of cores and their rate, as [[1, "12 GB/s"], [4, "40 GB/s"]]',
+)
+RatesByCores = Annotated[tuple[tuple[int, float], ...], BeforeValidator(_parse_rates), _RATES]
 
 
 class Memory(Table):
@@ -26,9 +56,21 @@ class Memory(Table):
     write_bandwidth: Sourced[BytesPerSecond] | None = Field(
         default=None, description="the bandwidth of writes alone; without it, they are as fast as reads"
     )
+    by_cores: Sourced[RatesByCores] | None = Field(
+        default=None,
+        description="the bandwidth that fewer cores reach together, of the only memory of a machine of one "
+        "NUMA node; without it, any number of cores can have all of it",
+    )
     latency: Sourced[Seconds] = Field(
         description="the latency of a load that misses all caches, on an idle node"
     )
+
+    def share_of_cores(self, cores: int) -> float:
+        """Return which share of the bandwidth so many cores reach together, by linear interpolation."""
+        if self.by_cores is None:
+            return 1.0
+        counts, rates = zip(*self.by_cores.value, strict=True)
+        return min(1.0, float(np.interp(cores, counts, rates)) / self.bandwidth.value)
 
     @property
     def write_cost(self) -> float:

@@ -43,6 +43,9 @@ class Machine(Parts):
             raise ValueError("l3.hash and snoop_filter.hash must be the same: a slice has a part of both")
         if bool(self.tlb) != (self.page_walk is not None):
             raise ValueError("[[tlb]] and [page_walk] belong together; state both or none")
+        memories = [memory for memory in (self.ddr, self.fast_memory) if memory is not None]
+        if any(of.by_cores is not None for of in memories) and (len(memories) > 1 or self.numa is not None):
+            raise ValueError("by_cores is of the only memory of a machine of one NUMA node; leave it out")
         if self.page_fault is not None and self.memory_side_cache is not None:
             raise ValueError('[page_fault] has no effect in mode "cache" and "hybrid"; leave it out')
         if self.page_walk is not None:

@@ -10,8 +10,7 @@ A program may get less of the L3 than the system states. In a virtual machine th
 guests (Intel's CAT, AMD's PQOS), and their data take room. Chases through shares of the stated size measure
 how much there is.
 
-A walk of the page tables takes longer in a virtual machine, where each step needs a walk of the host's tables
-as well. A chase with one line a page, on pages of 4 KiB and on large ones, measures how much a walk adds.
+What page walks and page faults cost is measured in pagelens/measure/tlb.py and page_faults.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +22,10 @@ from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_BYTES, LINE_BYTES
 from pagelens.machine import Machine
 from pagelens.machine.caches import L3
 from pagelens.machine.detect.detected_value import Found, read
+from pagelens.measure.choices import cpus_of
 from pagelens.measure.page_faults import page_cost
 from pagelens.measure.session import Report, Request, measure_benchmark
+from pagelens.measure.tlb import Section, chased_pages, usable_arrays, walk_section
 from pagelens.units import format_binary_size, format_rate, format_size, format_time
 
 Sections = Mapping[str, Mapping[str, Found]]
@@ -32,13 +33,14 @@ Progress = Callable[[str], AbstractContextManager[Report]]
 REPEATS = 5  # the best counts
 _SHARES_OF_L3 = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4)  # through which the chase goes
 _BEYOND_CACHES = 8  # times the last cache
-_TIMES_TLB = 2  # pages of the chase that walks, in entries of the largest TLB
 _TIMES_L2 = 4  # at most, of the chase through the L3: a program may get less of it than is stated
 _LEAST_BYTES, _MOST_BYTES = 64 << 20, 1 << 30  # of the chase through memory
 
 
-def measured_sections(machine: Machine, progress: Progress) -> Sections:
+def measured_sections(machine: Machine, progress: Progress) -> tuple[Sections, list[Section]]:
     """Return values of the machine that this runs on, by section and key. `machine` is what was detected.
+
+    With them come all arrays of TLBs, if a program has less of them than is stated; else none.
 
     Raises UsageError if there is not enough memory, and Interrupted on Ctrl-C.
     """
@@ -76,6 +78,14 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
             f"measured here: one core sums {format_binary_size(block)} repeatedly, "
             f"{format_rate(bytes_a_second, 3)}",
         )
+    cores = min(machine.cores.count.value, len(cpus_of(None)))
+    if cores > 1 and machine.numa is None:
+        some = [(n, measure("stream", _first(n), "4k", kernels="copy")[0]) for n in between(cores)]
+        rates = [(1, one_core), *some, (cores, all_cores)]
+        found["ddr"]["by_cores"] = read(
+            tuple((n, format_rate(1e9 * rate, 3)) for n, rate in rates),
+            "measured here: STREAM's copy on so many cores, all bytes moved",
+        )
     found["ddr"]["bandwidth"] = read(
         format_rate(1e9 * all_cores, 3), "measured here: STREAM's copy on all cores, all bytes moved"
     )
@@ -101,32 +111,32 @@ def measured_sections(machine: Machine, progress: Progress) -> Sections:
                 "core, times the latency of memory",
             )
         }
+    arrays: list[Section] = []
     if machine.page_walk is not None:
-        size = FRAME_BYTES * walked_pages(machine)
-        small, large = (chase([size], pages, FRAME_BYTES)[0] for pages in ("4k", "thp"))
-        found |= walk_section(small - large, _frequency(machine, first), size)
+        pages = chased_pages(machine)
+        through = [FRAME_BYTES * number for number in pages]
+        on_small, on_large = (chase(through, size, FRAME_BYTES) for size in ("4k", "thp"))
+        longer = [small - large for small, large in zip(on_small, on_large, strict=True)]
+        points = list(zip(pages, longer, strict=True))
+        found |= walk_section(points, _frequency(machine, first))
+        arrays = usable_arrays(machine.tlb, points)
     found |= _page_faults()
     if first is not None and machine.pipeline is not None:
         found["cores"]["frequency"] = read(
             f"{1e-9 * _frequency(machine, first):.3g} GHz",
             f"{_chase(sizes['l1'])}, in which a load takes {machine.pipeline.load_cycles.value} cycles",
         )
-    return found
+    return found, arrays
 
 
-def walked_pages(machine: Machine) -> int:
-    """Return how many pages a chase goes through of which each load needs a walk, and each line is in L2."""
-    held = [array.entries.value for array in machine.tlb if FRAME_BYTES in array.pages.value]
-    return max(2, min(_TIMES_TLB * max(held, default=1), machine.l2.size.value // LINE_BYTES // 2))
+def between(cores: int) -> list[int]:
+    """Return the powers of two between one core and all."""
+    return [1 << n for n in range(1, cores.bit_length()) if 1 << n < cores]
 
 
-def walk_section(ns: float, frequency: float, size: int) -> dict[str, dict[str, Found]]:
-    """Return what a walk adds to a load, if it adds any time."""
-    cycles = round(1e-9 * ns * frequency)
-    if cycles < 1:
-        return {}
-    source = f"{_chase(size)}, one line a page, takes {ns:.3g} ns a load less on large pages"
-    return {"page_walk": {"walk_cycles": read(cycles, source)}}
+def _first(count: int) -> str:
+    """Return the first processors that this process may run on, as --cpus takes them."""
+    return ",".join(map(str, cpus_of(None)[:count]))
 
 
 def _page_faults() -> dict[str, dict[str, Found]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -90,7 +90,7 @@ class Sourced(Table, Generic[T]):
         return self
 
     @property
-    def label(self) -> str:
+    def label(self) -> Literal["source", "input", "assumed"]:
         """The kind of origin: "source", "input" or "assumed"."""
         return "source" if self.source else "input" if self.input else "assumed"
 

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 import pagelens
-from pagelens.machine import choose_machine, measured_file
+from pagelens.machine import choose_machine, measured_file, parse_machine
+from pagelens.machine.detect import Description
 from pagelens.measure import of_machine
-from pagelens.measure.of_machine import usable_ways, walk_section, walked_pages
+from pagelens.measure.of_machine import usable_ways
+from pagelens.measure.tlb import chased_pages, usable_arrays, walk_section
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -85,12 +87,40 @@ def test_of_an_l3_that_is_shared_out_the_ways_that_a_chase_finds_are_stated() ->
     assert usable((4 * MB, 100.0), (8 * MB, 149.0)) == ("6 MiB", 3)
 
 
+FULL = 3072  # entries of a Genoa's second level, in 24 ways
+
+
+def test_chases_are_through_parts_of_the_largest_tlb_and_twice_as_much() -> None:
+    assert chased_pages(pagelens.machine("genoa-9654")) == [FULL // 2, FULL * 3 // 4, FULL, 2 * FULL]
+    assert chased_pages(pagelens.machine("cori-knl-cache")) == [128, 192, 256, 512]
+
+
 def test_a_walk_costs_what_a_chase_takes_less_on_large_pages() -> None:
-    machine = pagelens.machine("genoa-9654")
-    assert walked_pages(machine) == 2 * 3072
-    found = walk_section(20.0, 3.7e9, 24 << 20)
+    found = walk_section([(FULL, 10.0), (2 * FULL, 20.0)], 3.7e9)
     assert found["page_walk"]["walk_cycles"].value == 74
-    assert walk_section(-0.4, 3.7e9, 24 << 20) == {}
+    assert walk_section([(2 * FULL, -0.4)], 3.7e9) == {}
+
+
+@pytest.mark.parametrize(
+    ("longer", "ways"),
+    [
+        ((0.0, 0.0, 12.0, 24.0), None),  # as stated
+        ((0.0, 1.0, 2.0, -1.0), None),  # walks cost nothing, so nothing is known
+        ((0.0, 24.0, 24.0, 24.0), 15),  # half way from 1536 to 2304 pages
+        ((24.0, 24.0, 24.0, 24.0), 6),
+    ],
+)
+def test_a_tlb_that_reaches_less_far_than_stated_has_fewer_ways(
+    longer: tuple[float, ...], ways: int | None
+) -> None:
+    machine = pagelens.machine("genoa-9654")
+    arrays = usable_arrays(machine.tlb, list(zip(chased_pages(machine), longer, strict=True)))
+    assert [(array["ways"].value, array["entries"].value) for array in arrays] == (
+        [] if ways is None else [(72, 72), (ways, 128 * ways)]
+    )
+    if arrays:  # and a machine file takes them
+        text = Description("m", "m", "single", "genoa-9654", None, {}, arrays).to_toml()
+        assert parse_machine(text.encode(), "here").tlb[1].ways.value == ways
 
 
 def test_a_captured_tree_has_no_speed(pagelens_command: Path, tmp_path: Path) -> None:

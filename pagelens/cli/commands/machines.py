@@ -163,9 +163,10 @@ def _measure(found: Description, root: Path, output: Path) -> None:
         raise Failure(f"--output: cannot make {output.parent} ({error.strerror}); name another") from None
     from pagelens.measure import measure_nodes, measured_sections  # no other command here needs it
 
-    measured = measured_sections(machine, lambda what: progress_bar(not what, what))
+    measured, tlbs = measured_sections(machine, lambda what: progress_bar(not what, what))
     for section, values in measured.items():
         found.sections.setdefault(section, {}).update(values)
+    found.tlbs = tlbs or found.tlbs
     if machine.numa is not None:
         with progress_bar(False, "pairs of nodes") as progress:
             matrix = measure_nodes(report=progress, whole=True)

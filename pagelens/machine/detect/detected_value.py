@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
+Value = int | float | str | list[str] | list[int] | tuple[tuple[int, str], ...]
+
 
 @dataclass(frozen=True)
 class Found:
     """A value as a machine file states it: a number, or a text with its unit."""
 
-    value: int | float | str | list[str] | list[int]
-    kind: Literal["source", "assumed"]
+    value: Value
+    kind: Literal["source", "input", "assumed"]
     note: str
 
     @property
@@ -19,7 +21,7 @@ class Found:
         return self.value
 
 
-def read(value: float | str | list[str] | list[int], where: str) -> Found:
+def read(value: Value, where: str) -> Found:
     """Return a value that was read, with its source."""
     return Found(value, "source", where)
 
