@@ -22,8 +22,8 @@ def names_in_the_headers() -> set[str]:
 
 def l3_with(replacement: str) -> L3:
     values = {
-        "size": "1 MiB",
-        "ways": 16,
+        "size": "704 KiB",
+        "ways": 11,
         "slices": 1,
         "inclusion": "victim",
         "replacement": replacement,

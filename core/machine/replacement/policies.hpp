@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/machine/replacement/bimodal.hpp"
 #include "core/machine/replacement/lru.hpp"
 #include "core/machine/replacement/policy.hpp"
 #include "core/machine/replacement/random_victim.hpp"
@@ -18,7 +19,7 @@ namespace pagelens {
 
 // A policy is registered at the end of this list. The values of Replacement, the names in Python
 // and in machine files, and the caches' dispatch follow from the list.
-using ReplacementPolicies = std::variant<Lru, TreePlru, RandomVictim>;
+using ReplacementPolicies = std::variant<Lru, TreePlru, RandomVictim, Bimodal>;
 
 // A policy by its position in the list.
 enum class Replacement : std::uint8_t {};
