@@ -7,9 +7,16 @@
  * Libraries of MPI have different types for communicators, and so no header of theirs is needed:
  * every argument is handed on as it came. MPICH's functions for Fortran call those for C, and Open
  * MPI's do not.
+ *
+ * A function of the program that MPI calls, such as an error handler, may leave a call by longjmp()
+ * or by an exception. The wait then ends in longjmp(), or at the latest at the next call of MPI,
+ * whose frame lies where that of the call was, or nearer to the thread's beginning.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
+#include <setjmp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -83,7 +90,8 @@ typedef long function(long, long, long, long, long, long, long, long, long, long
 
 enum language { C, FORTRAN };
 
-static _Thread_local __attribute__((tls_model("initial-exec"))) int inside; /* calls under way */
+/* The frame of the outermost call under way; NULL: none. */
+static _Thread_local __attribute__((tls_model("initial-exec"))) const char* outermost;
 
 /* ISO C has no conversion between pointers to data and to functions. */
 static function* as_function(void* symbol) { return __extension__(function*) symbol; }
@@ -102,11 +110,22 @@ static void tell(enum pagelens_kind kind, uint64_t ranks) {
     pagelens_ring(&record);
 }
 
+static void end_wait(void) {
+    outermost = NULL;
+    tell(PAGELENS_WAIT_END, 0);
+}
+
 /* Calls the function of that name with these arguments. `communicator` is the place of a meeting's
  * one among them; -1: it is no meeting. */
 static long call(const char* name, enum language language, int communicator, const void* from,
                  const void* wrapper, const long* a) {
-    const int is_outermost = inside++ == 0;
+    const char* const frame = __builtin_frame_address(0);
+    if (outermost != NULL && frame >= outermost) { /* it was left, and so were those in it */
+        end_wait();
+        enter_function(NULL);
+    }
+    const bool is_outermost = outermost == NULL;
+    if (is_outermost) outermost = frame;
     if (is_outermost) tell(PAGELENS_WAIT_BEGIN, 0); /* what is done here is no work either */
     function* const next = as_function(next_function(name, from, wrapper));
     if (is_outermost && communicator >= 0)
@@ -117,8 +136,7 @@ static long call(const char* name, enum language language, int communicator, con
         result =
             next(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12]);
     enter_function(outer);
-    if (is_outermost) tell(PAGELENS_WAIT_END, 0);
-    inside--;
+    if (outermost == frame) end_wait();
     return result;
 }
 
@@ -144,3 +162,26 @@ static long call(const char* name, enum language language, int communicator, con
 
 MEETINGS(WRAP_ALL)
 WAITS(WRAP_WAIT)
+
+/* The functions that leave frames. They are found before the program begins, because handlers of
+ * signals may call them. Where MPI leaves frames of its own, the rest of its wait counts as work.
+ */
+typedef void leave(struct __jmp_buf_tag*, int);
+/* clang-format off */
+#define LEAVES(DO) DO(longjmp) DO(_longjmp) DO(siglongjmp) DO(__longjmp_chk)
+#define DECLARE(name) static leave* next_##name;
+#define FIND(name) next_##name = __extension__(leave*) dlsym(RTLD_NEXT, #name);
+LEAVES(DECLARE)
+__attribute__((constructor)) static void find_leaves(void) { LEAVES(FIND) }
+/* clang-format on */
+#define LEAVE(name)                                                                        \
+    static __attribute__((used)) void leave_##name(struct __jmp_buf_tag* to, int value) {  \
+        if (outermost != NULL) {                                                           \
+            end_wait();                                                                    \
+            enter_function(NULL);                                                          \
+        }                                                                                  \
+        if (next_##name == NULL) find_leaves(); /* a library that began before this one */ \
+        next_##name(to, value);                                                            \
+    }                                                                                      \
+    extern EXPORT leave exported_##name __asm__(#name) __attribute__((alias("leave_" #name)));
+LEAVES(LEAVE)

@@ -178,3 +178,19 @@ def test_ranks_do_not_work_while_they_wait_for_a_communicator_or_a_window(
     first, last = np.subtract(executed[1], executed[0])
     assert last > 10_000_000
     assert first < 0.05 * last
+
+
+def test_a_program_that_leaves_a_call_works_on(pagelens_command: Path, tmp_path: Path) -> None:
+    """A function that MPI calls may leave the call by longjmp()."""
+    source, library, program = PROGRAMS / "left_call.c", tmp_path / "libleft.so", tmp_path / "left"
+    subprocess.run(["gcc", "-O1", "-DLIBRARY", "-shared", "-fPIC", "-o", library, source], check=True)
+    subprocess.run(["gcc", "-O1", "-o", program, source, library], check=True)
+    executed = []
+    for way in ("return", "leave"):
+        words = ["trace", "-o", f"{way}.trace", "--", program, way]
+        subprocess.run([pagelens_command, *words], cwd=tmp_path, capture_output=True, check=True)
+        job = traces([tmp_path / f"{way}.trace"])
+        executed.append(job.traces[0].survey.rounds[2].astype(float))
+    assert executed[0].sum() > 2 * 4_000_000 * 3
+    assert executed[1].sum() == pytest.approx(executed[0].sum(), rel=0.02)
+    assert executed[1].max() == pytest.approx(executed[0].max(), rel=0.02)  # between the two calls
