@@ -26,6 +26,11 @@ class PlannedRemedy:
         return f"Apply {self.policy} with `pagelens run --plan {self.path} --report -- ./app args`."
 
 
+def nodes_under(kind: str, machine: Machine) -> list[int]:
+    """Return the nodes that a policy takes in turn: "interleave" those with cores, "weighted" all."""
+    return list(range(machine.topology.rows if kind == "interleave" else machine.topology.nodes))
+
+
 def write_nodes_plan(
     explanation: Explanation, program: Workload, machine: Machine, directory: Path
 ) -> PlannedRemedy | None:
@@ -39,7 +44,7 @@ def write_nodes_plan(
         kind, _, name = remedy.policy.partition(":")
         if kind not in PLANNED or not name or remedy.verdict != "gains":
             continue
-        plan = build_nodes_plan(program, machine, kind, name)
+        plan = build_nodes_plan(program, machine, {name: (kind, nodes_under(kind, machine))})
         if plan is not None:
             write_plan(plan, directory / NAME)
             return PlannedRemedy(remedy.policy, directory / NAME)

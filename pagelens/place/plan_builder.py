@@ -55,25 +55,26 @@ def build_plan(
     )
 
 
-def build_nodes_plan(workload: TraceWorkload, machine: Machine, kind: str, name: str) -> Plan | None:
-    """Return a plan that puts the object of that name on the machine's NUMA nodes.
+def build_nodes_plan(
+    workload: TraceWorkload, machine: Machine, placed: Mapping[str, tuple[str, Sequence[int]]]
+) -> Plan | None:
+    """Return a plan that puts objects on the machine's NUMA nodes.
 
-    `kind` is a policy of one object. "interleave" takes the nodes with cores, "weighted" all. Returns None if
-    the object has neither a call site nor a variable.
+    `placed` has, by the name of an object, its policy in the plan and its nodes. Returns None if none of the
+    objects has a call site or a variable.
     """
-    topology = machine.topology
-    nodes = list(range(topology.rows if kind == "interleave" else topology.nodes))
     planned: dict[tuple[str, ...], PlannedObject] = {}
     for known in workload.objects:
-        if known.name != name:
+        if known.name not in placed:
             continue
+        policy, nodes = placed[known.name]
         for key in _keys(known):
             stated = {
-                "name": name,
+                "name": known.name,
                 "bytes": _size(known.bytes),
                 "tier": "nodes",
-                "policy": kind,
-                "nodes": nodes,
+                "policy": policy,
+                "nodes": list(nodes),
             }
             place = {"variable": known.variable} if known.variable else {"site": list(key)}
             planned.setdefault(key, PlannedObject.model_validate(stated | place))

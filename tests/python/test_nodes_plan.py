@@ -11,7 +11,7 @@ from run_library import PROGRAMS, build
 from small_machine import TWO_NODES
 
 import pagelens as pl
-from pagelens.api.planned_remedy import NAME
+from pagelens.api.planned_remedy import NAME, nodes_under
 from pagelens.cli.main import main
 from pagelens.lab.guest import Guest
 from pagelens.lab.initramfs import Initramfs
@@ -68,16 +68,17 @@ def test_the_remedy_for_an_object_is_written_as_a_plan(explained: tuple[Path, st
 def test_an_object_without_a_site_has_no_plan(traced: tuple[Path, str]) -> None:
     workload = pl.trace(traced[0])
     machine = load_machine("skx-6140-2s")
-    assert build_nodes_plan(workload, machine, "interleave", "no such object") is None
-    assert build_nodes_plan(workload, machine, "interleave", workload.objects[0].name) is None
+    assert build_nodes_plan(workload, machine, {"no such object": ("interleave", [0, 1])}) is None
+    assert build_nodes_plan(workload, machine, {workload.objects[0].name: ("interleave", [0, 1])}) is None
 
 
 def test_weighted_takes_the_memories_without_cores_too(traced: tuple[Path, str]) -> None:
-    workload = pl.trace(traced[0])
+    workload, machine = pl.trace(traced[0]), load_machine("genoa-9224-2s-cxl")
     for kind, nodes in (("interleave", [0, 1, 2, 3]), ("weighted", [0, 1, 2, 3, 4])):
-        plan = build_nodes_plan(workload, load_machine("genoa-9224-2s-cxl"), kind, traced[1])
+        placed = {traced[1]: (kind, nodes_under(kind, machine))}
+        plan = build_nodes_plan(workload, machine, placed)
         assert plan is not None
-        assert plan.objects[0].nodes == nodes
+        assert (plan.objects[0].policy, plan.objects[0].nodes) == (kind, nodes)
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""`pagelens place`: Decide which objects of a program go into fast memory, and write a plan for that."""
+"""`pagelens place`: Decide which objects go into fast memory, or on which NUMA nodes, and write a plan."""
 
 import shlex
 import sys
@@ -27,14 +27,17 @@ from pagelens.cli.options import (
 )
 from pagelens.cli.source import Source, choose_source
 from pagelens.cli.text.place import render_terminal
+from pagelens.cli.text.place_nodes import render_nodes
 from pagelens.errors import Interrupted, UsageError
 from pagelens.machine import choose_machine
 from pagelens.place import (
     FIGURE,
     check_two_memories,
     parse_capacity,
+    place_on_nodes,
     profiled_cut,
     read_list,
+    write_nodes,
     write_outputs,
 )
 from pagelens.run import emulate_plan
@@ -47,6 +50,8 @@ EXAMPLES = """Examples:
   pagelens place --machine xeon-max-flat --capacity 50% app.trace
 
   pagelens place --machine xeon-max-flat app.*.trace
+
+  pagelens place --machine skx-6140-2s app.trace
 
   pagelens run --plan pagelens-out/app/plan.toml --report -- ./app args
 """
@@ -109,11 +114,15 @@ def place_command(
     follow_exec: FollowExec = None,
     region: Region = None,
 ) -> None:
-    """Decide which objects of a program go into fast memory, and write a plan for that."""
+    """Decide which objects of a program go into fast memory, or on which NUMA nodes, and write a plan."""
     taken = choose_machine(machine)
-    check_two_memories(taken.machine, "--machine")
+    on_nodes = taken.machine.mode == "single" and taken.machine.topology.nodes > 1
+    if on_nodes:
+        _refuse_of_two_memories(taken.machine.name, capacity, list_, moves, emulate)
+    else:
+        check_two_memories(taken.machine, "--machine")
     names = read_list(list_) if list_ is not None else None
-    fast = parse_capacity(capacity, taken.machine, "--capacity")
+    fast = None if on_nodes else parse_capacity(capacity, taken.machine, "--capacity")
     if emulate and (not target or is_trace(Path(target[0]))):
         raise UsageError("--emulate: runs a program; give it, as -- ./app args")
     request = TraceRequest(
@@ -128,8 +137,12 @@ def place_command(
     )
     found = choose_source(
         "place", request, workload, size, taken.machine, ranks, None, output, quiet,
-        lambda opened: profiled_cut(opened, taken.machine, ranks),
+        None if on_nodes else lambda opened: profiled_cut(opened, taken.machine, ranks),
     )  # fmt: skip
+    if on_nodes:
+        with _interrupted_in_a_line(), found as source:
+            _on_nodes(source, json, quiet)
+        return
     with _interrupted_in_a_line(), found as source:
         reports = []
         for directory, program, copies in _programs(source):
@@ -158,6 +171,24 @@ def place_command(
             print(f"Figure: {directory / FIGURE}")
     for line in measured:
         print(line, file=sys.stderr if json else sys.stdout)
+
+
+def _refuse_of_two_memories(
+    machine: str, capacity: str | None, list_: Path | None, moves: bool, emulate: bool
+) -> None:
+    given = {"--capacity": capacity, "--list": list_, "--moves": moves, "--emulate": emulate}
+    if name := next((name for name, value in given.items() if value), None):
+        raise UsageError(f"{name}: is for machines with fast memory, and {machine} has none; leave it out")
+
+
+def _on_nodes(source: Source, json: bool, quiet: bool) -> None:
+    """Place objects on NUMA nodes, and print or write what comes of it."""
+    found = place_on_nodes(source.program, source.scaled.machine, source.scaled.ranks)
+    shown = write_nodes(found, source.directory)
+    if json:
+        print(shown.model_dump_json(indent=1))
+    elif not quiet:
+        print(render_nodes(shown))
 
 
 def _programs(source: Source) -> Iterator[tuple[Path, Workload, int]]:
