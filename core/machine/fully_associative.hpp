@@ -58,7 +58,7 @@ class FullyAssociativeCache {
         return dirty;
     }
 
-    HugeVector<Page> state_;
+    ZeroedArray<Page> state_;          // [page]
     std::vector<std::uint32_t> held_;  // page * 64 + line of every resident line
     std::uint32_t capacity_;
     Random random_;

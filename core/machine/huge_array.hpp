@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -46,11 +47,32 @@ class HugeArray {
     HugeArray& operator=(HugeArray&&) = delete;
 
     [[nodiscard]] std::uint8_t* data() { return static_cast<std::uint8_t*>(block_.memory); }
+    [[nodiscard]] const std::uint8_t* data() const {
+        return static_cast<const std::uint8_t*>(block_.memory);
+    }
     [[nodiscard]] std::size_t size() const { return bytes_; }
 
   private:
     std::size_t bytes_;
     HugeBlock block_;
+};
+
+// An array of values that are zero in all bytes at first. What nobody touches takes no memory and
+// no time, whereas a vector writes all of its elements.
+template <class T>
+class ZeroedArray {
+    static_assert(std::is_trivially_copyable_v<T>);
+
+  public:
+    explicit ZeroedArray(std::size_t n) : bytes_(n * sizeof(T)) {}
+
+    [[nodiscard]] T& operator[](std::size_t i) { return reinterpret_cast<T*>(bytes_.data())[i]; }
+    [[nodiscard]] const T& operator[](std::size_t i) const {
+        return reinterpret_cast<const T*>(bytes_.data())[i];
+    }
+
+  private:
+    HugeArray bytes_;
 };
 
 // Gives vectors such memory; what is small shares its pages with others.

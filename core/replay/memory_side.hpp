@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "core/machine/fully_associative.hpp"
 #include "core/machine/memory_side.hpp"
@@ -26,7 +25,7 @@ class FrameOwners {
 
   private:
     Sampling sampling_;
-    std::vector<std::uint16_t> owner_;
+    ZeroedArray<std::uint16_t> owner_;
 };
 
 class MemorySide {
@@ -40,7 +39,7 @@ class MemorySide {
         if (!options.ideal) return;
         ideal_.emplace(sampling_.dense_size(frames), sampling_.lines_in(hierarchy.slots),
                        Random(options.seed, options.node, 0, Stream::ideal_twin));
-        used_.resize(sampling_.dense_size(frames));
+        used_.emplace(sampling_.dense_size(frames));
     }
 
     // Lines of a sampled frame, read or written on behalf of an object.
@@ -70,8 +69,9 @@ class MemorySide {
             count(row, Component::ideal_misses, other.missed);
             if (!write) count(row, Component::ideal_read_misses, other.missed);
             row[static_cast<std::size_t>(Component::ideal_ddr_writes)] += other.write_backs;
-            const std::uint64_t first = lines & ~used_[dense];
-            used_[dense] |= lines;
+            std::uint64_t& used = (*used_)[dense];
+            const std::uint64_t first = lines & ~used;
+            used |= lines;
             count(row, Component::first_misses, first);
             if (!write) count(row, Component::first_read_misses, first);
         }
@@ -121,7 +121,7 @@ class MemorySide {
     Counters& counters_;
     std::optional<Indexed> main_, two_way_;
     std::optional<FullyAssociativeCache> ideal_;
-    HugeVector<std::uint64_t> used_;  // lines of each sampled frame that were ever used
+    std::optional<ZeroedArray<std::uint64_t>> used_;  // [sampled frame] lines that were ever used
 };
 
 }  // namespace pagelens

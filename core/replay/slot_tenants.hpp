@@ -90,9 +90,9 @@ class SlotTenants {
 
     std::uint32_t ranks_, ways_, set_mask_;
     std::uint32_t clock_ = 0;
-    HugeVector<Use> uses_;             // [page]
-    HugeVector<std::uint32_t> first_;  // [set] 1 + page * ranks + rank of a tenant; 0: none
-    HugeVector<std::uint32_t> next_;   // [page * ranks + rank] of the same set
+    HugeVector<Use> uses_;              // [page]
+    ZeroedArray<std::uint32_t> first_;  // [set] 1 + page * ranks + rank of a tenant; 0: none
+    HugeVector<std::uint32_t> next_;    // [page * ranks + rank] of the same set
 
     struct Joining {
         std::uint32_t set, tenant;  // page * ranks + rank

@@ -74,3 +74,15 @@ TEST_CASE("pages that nobody touched of a block that was in use are left alone")
     for (const std::size_t at : touched) CHECK(array.data()[at] == 0);
     CHECK(std::ranges::count(std::span(array.data(), large), 0) == large);
 }
+
+TEST_CASE("a zeroed array takes memory only where somebody writes") {
+    forget_kept_blocks();
+    constexpr std::size_t large = 64 * HugeBlock::page;
+    ZeroedArray<std::uint64_t> array(large / 8);
+    array[large / 16] = 7;
+    std::vector<unsigned char> resident(large / 4096);
+    REQUIRE(mincore(&array[0], large, resident.data()) == 0);
+    CHECK(std::ranges::count_if(resident, [](unsigned char page) { return (page & 1) != 0; }) <=
+          512);
+    CHECK(std::ranges::count(std::span(&array[0], large / 8), 0) == large / 8 - 1);
+}

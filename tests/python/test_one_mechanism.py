@@ -79,13 +79,13 @@ CASES = (
     # 128 pages 1 MiB apart: more than L2 holds, and 128 lines for each of 64 sets of 20 ways.
     Case("L3 conflicts", "sandy-bridge-ep", "contiguous",
          "volatile char* a = reserve(128 * MIB); touch(a, 128 * MIB);",
-         "for (int i = 0; i < 12; ++i) for (long page = 0; page < 128; ++page)"
+         "for (int i = 0; i < 4; ++i) for (long page = 0; page < 128; ++page)"
          " for (int line = 0; line < 64; ++line) a[page * MIB + line * 64];"),
     # Before a memory-side cache some sets are simulated, so both use many. 20 lines for half of L2's sets of
     # 16 ways; every second page of 32 MiB, 256 lines for half of L3's sets of 16 x 11 ways.
     Case("L2 conflicts", "optane-memory-mode", "contiguous",
          "volatile char* a = reserve(2 * MIB); touch(a, 2 * MIB);",
-         "for (int i = 0; i < 100; ++i) for (long n = 0; n < 20; ++n)"
+         "for (int i = 0; i < 12; ++i) for (long n = 0; n < 20; ++n)"
          " for (long at = 0; at < MIB / 32; at += 64) a[(n << 16) + at];"),
     Case("L3 conflicts", "optane-memory-mode", "contiguous",
          "volatile char* a = reserve(32 * MIB); touch(a, 32 * MIB);",
@@ -106,12 +106,12 @@ CASES = (
     # Lines of two arrays 16 MiB apart in turn, once: other rows of the same bank.
     Case("row conflicts", "red-storm-xt4", "contiguous",
          "volatile char *a = reserve(32 * MIB), *b = a + 16 * MIB; touch(a, 32 * MIB);",
-         "for (long at = 0; at < 16 * MIB; at += 64) { a[at]; b[at]; }"),
+         "for (long at = 0; at < 8 * MIB; at += 64) { a[at]; b[at]; }"),
     # The same 1 MiB apart, on a map with exclusive ors: bit 20 is only the row's. If they took turns, lines
     # between the caches of one core would take nearly as long.
     Case("row conflicts", AT_ONCE, "contiguous",
-         "volatile char* a = reserve(16 * MIB); touch(a, 16 * MIB);",
-         "for (long from = 0; from < 16 * MIB; from += 2 * MIB)"
+         "volatile char* a = reserve(8 * MIB); touch(a, 8 * MIB);",
+         "for (long from = 0; from < 8 * MIB; from += 2 * MIB)"
          " for (long at = from; at < from + MIB; at += 64) { a[at]; a[at + MIB]; }"),
     # Behind a memory-side cache: pages that are touched for the first time, those of each copy in rows of the
     # same banks. (Only what is used for the first time misses without any other mechanism.)
@@ -120,13 +120,13 @@ CASES = (
     # A sweep over twice what L2 and L3 hold.
     Case("cache capacity", "westmere-ep", "contiguous",
          "volatile char* a = reserve(26 * MIB); touch(a, 26 * MIB);",
-         "for (int i = 0; i < 4; ++i) for (long at = 0; at < 26 * MIB; at += 64) a[at];"),
+         "for (int i = 0; i < 2; ++i) for (long at = 0; at < 26 * MIB; at += 64) a[at];"),
     # Three quarters of a direct-mapped cache, with frames at random.
     Case("conflicts", SMALL, "random", "volatile char* a = reserve(12 * MIB); touch(a, 12 * MIB);",
          "for (int i = 0; i < 6; ++i) for (long at = 0; at < 12 * MIB; at += 64) a[at];", ranks=4),
     # Four times what it holds.
     Case("capacity", SMALL, "contiguous", "volatile char* a = reserve(64 * MIB); touch(a, 64 * MIB);",
-         "for (int i = 0; i < 4; ++i) for (long at = 0; at < 64 * MIB; at += 64) a[at];", ranks=4),
+         "for (int i = 0; i < 2; ++i) for (long at = 0; at < 64 * MIB; at += 64) a[at];", ranks=4),
 )  # fmt: skip
 
 
