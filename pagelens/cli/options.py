@@ -10,15 +10,9 @@ from typer import Argument, Option
 
 from pagelens.cli.completion import complete_machine, complete_workload
 
-DEFAULT_NODES = 64
-
 TRACING = "Tracing a program"  # panels of the help
 RARE = "Rarely needed"
 
-Target = Annotated[
-    list[str] | None,
-    Argument(metavar="[TRACE | -- PROGRAM ARGS...]", help="A trace, or a program that is traced first."),
-]
 Targets = Annotated[
     list[str] | None,
     Argument(
@@ -57,11 +51,6 @@ Seed = Annotated[
         rich_help_panel=RARE,
     ),
 ]
-Root = Annotated[
-    Path,
-    Option(metavar="DIR", help="Read /proc and /sys of a captured tree.", rich_help_panel=RARE),
-]
-
 # Options on what is simulated.
 WorkloadName = Annotated[
     str | None,
@@ -75,7 +64,6 @@ Size = Annotated[
     str | None,
     Option(metavar="SIZE", help="The memory of --workload on a node, such as 17.6GB."),
 ]
-Nodes = Annotated[int, Option(min=1, max=100_000, metavar="N", help="How many nodes are simulated.")]
 SomeNodes = Annotated[
     int | None,
     Option(

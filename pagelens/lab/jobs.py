@@ -42,18 +42,6 @@ def job_work(size_bytes: int, shape: JobShape, random: _core.Random, file_pages:
     return work
 
 
-def scatter_work(size_bytes: int, random: _core.Random) -> Work:
-    """Return a program that takes memory in order, and gives it back page by page, in random order."""
-    work = Work()
-    pages = size_bytes // FRAME_BYTES
-    work.take(0, 0, pages)
-    work.look()
-    for page in shuffled(list(range(pages)), random):
-        work.drop(0, page, 1)
-    work.leave(0)
-    return work
-
-
 def hold_work(size_bytes: int, kept_pages: Iterable[int]) -> Work:
     """Return a program that takes memory in order, and gives back everything but single pages."""
     work = Work()

@@ -228,22 +228,6 @@ def _slice_hash(l3: L3 | None, snoop_filter: SnoopFilter | None) -> _core.Addres
     return _core.AddressHash([in_turn], slices, [])
 
 
-@dataclass(frozen=True)
-class MemoryTraffic:
-    """What memory did for a batch of accesses, in order of time. The arrays have one length."""
-
-    lines: NDArray[np.uint64]  # physical address / 64
-    cores: NDArray[np.uint16]  # the core that made the access
-    writes: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, words: NDArray[np.uint64]) -> Self:
-        """Decode the words that CacheHierarchy.access returns."""
-        return cls(
-            (words >> 17).astype(np.uint64), (words >> 1).astype(np.uint16), (words & 1).astype(np.bool_)
-        )
-
-
 def count(caches: _core.CacheHierarchy, counter: str) -> NDArray[np.uint64]:
     """Return one counter of every core (core/machine/cache_model.hpp names them)."""
     return np.asarray(caches.counts)[:, _core.cache_counter_names().index(counter)]

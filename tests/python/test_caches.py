@@ -10,7 +10,7 @@ from pagelens import _core
 from pagelens.address.hashes import load_hash
 from pagelens.errors import UsageError
 from pagelens.machine import load_machine, machine_directory, parse_machine
-from pagelens.machine.caches import Levels, MemoryTraffic, build_caches, count
+from pagelens.machine.caches import Levels, build_caches, count
 from pagelens.machine.schema import Machine
 
 LINES = 125_000 * 8 // 64  # that a core of jdmccalpin/SKX-SF-Conflicts holds: 15,625
@@ -96,10 +96,9 @@ def test_the_bindings_count_what_the_sets_say() -> None:
     ways, sets = machine.l2.ways.value, machine.l2.sets
     lines = np.arange(ways + 1, dtype=np.uint64) * np.uint64(sets) + np.uint64(5)
     words = caches.access(lines, np.zeros(ways + 1, np.uint32), np.full(ways + 1, WRITE))
-    traffic = MemoryTraffic.of(np.asarray(words))
-    assert traffic.lines.tolist() == [*lines.tolist(), 5]
-    assert traffic.writes.tolist() == [False] * (ways + 1) + [True]
-    assert set(traffic.cores.tolist()) == {0}
+    assert (words >> np.uint64(17)).tolist() == [*lines.tolist(), 5]
+    assert (words & np.uint64(1)).tolist() == [False] * (ways + 1) + [True]
+    assert set((words >> np.uint64(1) & np.uint64(0xFFFF)).tolist()) == {0}  # cores
     assert count(caches, "l2_lines_in").tolist()[:2] == [ways + 1, 0]
     twin = caches.copy()
     again = np.array([5], np.uint64), np.zeros(1, np.uint32), np.array([READ])

@@ -7,8 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from pagelens import _core
+from pagelens.ensemble.scale import shrink
 from pagelens.frames import Node, fleet_grain, parse_history
-from pagelens.machine import Machine, load_machine
+from pagelens.machine import load_machine
 
 PARTS = 8  # shares depend on the ratio of memory to cache
 SEEDS = range(1, 5)
@@ -18,14 +19,9 @@ KNL = load_machine("cori-knl-cache")
 SLOTS = KNL.slots // PARTS
 
 
-def eighth() -> Machine:
-    size = KNL.ddr.size.model_copy(update={"value": KNL.ddr.size.value // PARTS})
-    return KNL.model_copy(update={"ddr": KNL.ddr.model_copy(update={"size": size})})
-
-
 @cache
 def aged(grain: int, seed: int) -> Node:
-    return Node(eighth(), seed, 0, grain, parse_history("age(jobs=30)"), scale=1 / PARTS)
+    return Node(shrink(KNL, 1 / PARTS), seed, 0, grain, parse_history("age(jobs=30)"), scale=1 / PARTS)
 
 
 def shares(grain: int, seed: int, steps: str) -> list[float]:

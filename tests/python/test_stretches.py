@@ -67,7 +67,7 @@ def test_stretches_find_in_the_caches_what_was_used_long_before(
             recorder.allocate(0, address, 4 * MEBIBYTE, "block")
             recorder.access(0, address + lines, stores=True, instructions=20)
         for _ in range(12):
-            for _ in range(60):
+            for _ in range(30):
                 recorder.access(0, often + lines[: len(lines) // 4], stores=True, instructions=20)
             recorder.access(0, now_and_then + lines, instructions=20)
     workload = open_trace(path)

@@ -3,11 +3,8 @@
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
 
 from pagelens.report import terminal_width
-
-BLOCKS = " ▁▂▃▄▅▆▇█"  # bars of eighths, as high as a line
 
 
 def join_sections(sections: Iterable[Iterable[str]]) -> str:
@@ -40,13 +37,6 @@ def table(
 def _cell(text: str, width: int) -> str:
     text = shorten(text, abs(width))
     return f"{text:<{width}}" if width > 0 else f"{text:>{-width}}"
-
-
-def wrapped_row(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    """Yield a row of a table whose cells are wrapped into as many lines as they need."""
-    parts = [textwrap.wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
-    for line in zip_longest(*parts, fillvalue=""):
-        yield " ".join(f"{part:<{width}}" for part, width in zip(line, widths, strict=True)).rstrip()
 
 
 def shorten(text: str, width: int) -> str:

@@ -82,13 +82,14 @@ class Stream:
 
         It walks all arrays in step.
         """
-        touches = []
+        pages, elements = [], []
         for place in range(3):
             begin, end = self.base(place), self.base(place) + self.elements * ELEMENT_BYTES
-            pages = np.arange(begin // FRAME_BYTES, -(-end // FRAME_BYTES))
-            element = np.maximum(pages * FRAME_BYTES - begin, 0) // ELEMENT_BYTES
-            touches += list(zip(element.tolist(), [place] * len(pages), pages.tolist(), strict=True))
-        return np.array(list(dict.fromkeys(page for _, _, page in sorted(touches))))
+            pages.append(np.arange(begin // FRAME_BYTES, -(-end // FRAME_BYTES)))
+            elements.append(np.maximum(pages[-1] * FRAME_BYTES - begin, 0) // ELEMENT_BYTES)
+        touched = np.concatenate(pages)[np.argsort(np.concatenate(elements), kind="stable")]
+        _, first = np.unique(touched, return_index=True)  # neighbouring arrays can share a page
+        return np.asarray(touched[np.sort(first)])
 
     def on_frames(self, frames: NDArray[np.uint32]) -> Translation:
         """Return the translation if pages got these frames in the order of their first touch."""

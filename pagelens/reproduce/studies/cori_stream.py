@@ -48,7 +48,7 @@ class Check:
 
 def run(context: StudyContext) -> Findings:
     """Run nodes of three mixes over as many jobs each, and those of Cori's mix once more with the rule."""
-    nodes, jobs = context.pick(20, 2), context.pick(8, 2)
+    nodes, jobs = context.pick(20, 1), context.pick(8, 2)
     lives = [_Life(mix, node, False) for mix in MIXES for node in range(nodes)]
     lives += [_Life(MIXES[0], node, True) for node in range(nodes)]
     machine = context.machine(MACHINE)

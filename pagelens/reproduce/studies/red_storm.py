@@ -60,9 +60,10 @@ def run_study(context: StudyContext) -> Findings:
     without = sweep(swizzled, "ordinary", coarse, context.pick(LONG, LONG // 8))
     triad = STREAM_C.kernels["triad"]
     linux = Linux(xt4, context, triad)
-    fresh = linux.sweep(coarse, lambda number: linux.frames("boot; run", 0))
+    at_boot = {policy: linux.frames("boot; run", 0, policy) for policy in ("aged", "deterministic")}
+    fresh = linux.sweep(coarse, lambda number: at_boot["aged"])
     random = linux.sweep(coarse, lambda number: linux.frames("boot; run", number, "random"))
-    deterministic = linux.sweep(coarse, lambda number: linux.frames("boot; run", 0, "deterministic"))
+    deterministic = linux.sweep(coarse, lambda number: at_boot["deterministic"])
     runs = {mix: linux.runs(context.pick(64, 2), mix) for mix in MIXES}
     before, after = linux.adapted(coarse)
 
