@@ -17,7 +17,9 @@
 #include "bindings/register.hpp"
 #include "core/replay/compulsory.hpp"
 #include "core/replay/first_touch.hpp"
+#include "core/replay/moving_threads.hpp"
 #include "core/replay/node_replay.hpp"
+#include "core/replay/numa_balancing.hpp"
 #include "core/replay/object_lines.hpp"
 
 namespace nb = nanobind;
@@ -170,6 +172,14 @@ void register_node_replay(nb::module_& m) {
                 });
             },
             "uint64[phase, from * to]: lines that the kernel cleared, or empty.")
+        .def_prop_ro(
+            "balancing",
+            [](const NodeCounters& c) {
+                return table_of(c.phases, 2, [](const NodePhase& p) {
+                    return std::array{p.hint_faults, p.pages_moved};
+                });
+            },
+            "uint64[phase, 2]: hinting faults of NUMA balancing, and pages that it moved.")
         .def_ro("huge_pages", &NodeCounters::huge_pages)
         .def_ro("small_fallbacks", &NodeCounters::small_fallbacks)
         .def_ro("sf_evictions", &NodeCounters::sf_evictions,
@@ -192,6 +202,28 @@ void register_node_replay(nb::module_& m) {
         "uint16[page]: the thread that uses it most once it is handed over; uint16[page]: the "
         "object that it was first touched for; uint64[object]: lines that were first touched on "
         "another NUMA node than the one that moves them.");
+    m.def(
+        "with_numa_balancing",
+        [](std::shared_ptr<const Program> program, std::vector<std::uint8_t> node_of_thread,
+           std::vector<double> line_s) {
+            return with_numa_balancing(
+                std::move(program),
+                {.node_of_thread = std::move(node_of_thread), .line_s = std::move(line_s)});
+        },
+        "program"_a, "node_of_thread"_a, "line_s"_a,
+        "The program under NUMA balancing. line_s[phase]: seconds in which it moves one line.");
+    m.def(
+        "with_moving_threads",
+        [](std::shared_ptr<const Program> program, std::vector<std::uint8_t> node_of_thread,
+           std::vector<double> line_s, double stay_s, std::uint64_t seed) {
+            return with_moving_threads(std::move(program),
+                                       {.node_of_thread = std::move(node_of_thread),
+                                        .line_s = std::move(line_s),
+                                        .stay_s = stay_s,
+                                        .seed = seed});
+        },
+        "program"_a, "node_of_thread"_a, "line_s"_a, "stay_s"_a, "seed"_a,
+        "The program whose threads stay on a NUMA node for stay_s seconds on average.");
     m.def("dram_sum_names", [] { return dram_sum_names; });
     m.def(
         "lines_by_phase",

@@ -29,6 +29,10 @@ enum class OpKind : std::uint8_t {
     recall_dirty,  // the same, of lines that were written
     meet,          // a collective call of `lines` processes, which no one leaves before all have
                    // come: the processes of a job wait for each other (job.hpp)
+    hint_fault,    // of NUMA balancing; if `lines` is 1, the page moves to the NUMA node of the
+                   // thread (core/replay/numa_balancing.hpp)
+    swap_threads,  // threads `page` and `lines` of all copies exchange their cores
+                   // (core/replay/moving_threads.hpp)
 };
 
 struct Op {

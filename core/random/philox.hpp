@@ -80,7 +80,8 @@ enum class Stream : std::uint32_t {
     frequency = 5,
     declared_lines = 6,
     ballast = 7,
-    chase = 8
+    chase = 8,
+    threads = 9
 };
 
 class Random {

@@ -88,6 +88,8 @@ std::vector<Compulsory> compulsory_by_phase(const Program& program, std::uint32_
             case OpKind::recall:  // nor are these
             case OpKind::recall_dirty:
             case OpKind::meet:
+            case OpKind::hint_fault:
+            case OpKind::swap_threads:
             case OpKind::touch:
             case OpKind::unmap:
                 break;

@@ -121,7 +121,9 @@ class ExcerptedProgram final : public Program {
     };
 
     static bool gives_or_takes_pages(const Op& op) {
-        return op.kind() == OpKind::map_write || op.kind() == OpKind::unmap || shows_file(op);
+        return op.kind() == OpKind::map_write || op.kind() == OpKind::unmap ||
+               op.kind() == OpKind::hint_fault || op.kind() == OpKind::swap_threads ||
+               shows_file(op);
     }
     static void remember(const Op& op, bool anew, std::uint64_t lines, RecentLines& recent) {
         if (op.kind() == OpKind::unmap) return recent.forget_pages(op.page, op.lines);

@@ -72,6 +72,8 @@ inline std::uint64_t most_lines(const Op& op) {
         case OpKind::recall:
         case OpKind::recall_dirty:
         case OpKind::meet:
+        case OpKind::hint_fault:
+        case OpKind::swap_threads:
             return 0;
     }
     return 0;

@@ -56,6 +56,8 @@ FirstTouch first_touch(const Program& program, std::span<const std::uint8_t> nod
             case OpKind::recall:
             case OpKind::recall_dirty:
             case OpKind::meet:
+            case OpKind::hint_fault:
+            case OpKind::swap_threads:
                 return;
         }
     });

@@ -50,8 +50,9 @@ class NodeReplay {
                std::span<const NodeModel* const> models, const NodeReplayOptions& options)
         : program_(program),
           options_(options),
+          numa_(options.numa ? *options.numa : NumaPlacing{}),
           pages_(program, placement, options.ranks, Sampling(), RankPages::Listed::covered,
-                 SlotPopulation(0, 0), models[0]->tlb ? tables_of(program) : 0, options.numa.get()),
+                 SlotPopulation(0, 0), models[0]->tlb ? tables_of(program) : 0, placing()),
           runs_(models[0]->caches.cores(), cores_of(program, options)),
           counters_{std::vector<NodePhase>(program.phases()), 0, 0, 0} {
         const std::uint32_t cores = cores_of(program, options);
@@ -61,7 +62,7 @@ class NodeReplay {
         }
         twins_.reserve(models.size());
         for (const NodeModel* model : models)
-            twins_.emplace_back(*model, program, cores, options.numa.get());
+            twins_.emplace_back(*model, program, cores, placing());
         times_clearing_ = !models[0]->drams.empty();
         large_pages_.resize(program.phases());
     }
@@ -122,6 +123,10 @@ class NodeReplay {
                 return to_caches(op, AccessKind::write_back);
             case OpKind::map_read:
                 return read_file(op);
+            case OpKind::hint_fault:
+                return balance(op);
+            case OpKind::swap_threads:
+                return std::swap(numa_.cpus.at(op.page), numa_.cpus.at(op.lines));
             case OpKind::meet:  // a job has done so
                 return;
         }
@@ -134,7 +139,7 @@ class NodeReplay {
     }
     [[nodiscard]] std::uint32_t core_of(std::uint32_t rank, const Op& op) const {
         const std::uint32_t thread = rank * program_.threads() + op.thread;
-        return options_.numa ? options_.numa->cpus[thread] : thread;
+        return options_.numa ? numa_.cpus[thread] : thread;
     }
     // Cores up to the last one that a thread runs on.
     static std::uint32_t cores_of(const Program& program, const NodeReplayOptions& options) {
@@ -250,6 +255,21 @@ class NodeReplay {
         map_in_tables(op);
     }
 
+    [[nodiscard]] const NumaPlacing* placing() const { return options_.numa ? &numa_ : nullptr; }
+    // NUMA balancing met an access. What copying the page moves is not counted.
+    void balance(const Op& op) {
+        if (!pages_.writable(op.page)) return;
+        phase().hint_faults += options_.ranks;
+        if (op.lines == 0) return;
+        const std::uint64_t moved = pages_.move(op.page, op.thread, [&](auto from, auto to) {
+            hand_out(to);
+            owners_[to] = owners_[from];
+        });
+        if (moved == 0) return;
+        phase().pages_moved += moved;
+        for (Tlb& tlb : tlbs_) tlb.invalidate(program_.pages()[op.page], 1);
+    }
+
     // What the page cache has was read from the disk long since: nothing is cleared.
     void read_file(const Op& op) {
         if (op.lines == 0 || pages_.mapped(op.page)) return;
@@ -345,7 +365,7 @@ class NodeReplay {
     // Lines that the kernel clears for a thread on a core, whether they are simulated or not.
     void count_cleared(std::uint32_t frame, std::uint32_t core, std::uint64_t lines) {
         if (options_.numa == nullptr) return;
-        const NumaPlacing& numa = *options_.numa;
+        const NumaPlacing& numa = numa_;
         auto& cleared = phase().numa_cleared;
         cleared.resize(std::size_t{numa.nodes()} * numa.nodes());
         cleared[numa.node_of_cpu[core] * numa.nodes() + numa.node_of_frame(frame)] += lines;
@@ -353,6 +373,7 @@ class NodeReplay {
 
     const Program& program_;
     const NodeReplayOptions options_;
+    NumaPlacing numa_;  // that of the options, with the cores that threads have moved to since
     RankPages pages_;
     PendingRuns runs_;
     std::vector<NodeTwin> twins_;

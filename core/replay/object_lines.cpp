@@ -74,6 +74,8 @@ ObjectLines lines_by_object(const Program& program, bool touched) {
             case OpKind::recall:
             case OpKind::recall_dirty:
             case OpKind::meet:
+            case OpKind::hint_fault:
+            case OpKind::swap_threads:
                 break;
         }
     });

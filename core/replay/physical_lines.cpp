@@ -63,6 +63,8 @@ void PhysicalLines::step(const Op& op) {
         case OpKind::recall_dirty:
         case OpKind::phase:
         case OpKind::meet:
+        case OpKind::hint_fault:
+        case OpKind::swap_threads:
             return;
     }
 }

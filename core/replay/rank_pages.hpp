@@ -53,6 +53,12 @@ class RankPages {
     template <class Moved>
     void shuffle(Moved&& moved);
 
+    // Moves a rank's own small page to the NUMA node of a thread, in every rank where it lies on
+    // another node, and that one has a frame to spare; moved(from, to) for each. Returns how many
+    // have moved. Precondition: it is writable().
+    template <class Moved>
+    std::uint64_t move(std::uint32_t page, unsigned thread, Moved&& moved);
+
     [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] > leaving; }
     // Whether its frames are the ranks' own, as a write needs them.
     [[nodiscard]] bool writable(std::uint32_t page) const { return mapped(page) && !shared_[page]; }
@@ -227,6 +233,35 @@ void RankPages::open_block(std::uint32_t block, std::uint32_t page, Cleared&& cl
         for (const std::uint32_t other : pages)
             frame_of(other, rank) = given->raw() + offset_of_[other];
     }
+}
+
+template <class Moved>
+std::uint64_t RankPages::move(std::uint32_t page, unsigned thread, Moved&& moved) {
+    if (numa_ == nullptr) return 0;
+    std::uint64_t count = 0;
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+        const std::uint32_t cpu = numa_->cpus[rank * threads_ + thread];
+        const std::uint8_t node = numa_->node_of_cpu[cpu];
+        std::uint32_t& frame = frame_of(page, rank);
+        if (numa_->node_of_frame(frame) == node || order_of(page, rank) != small_order) continue;
+        give_back();
+        // migrate_misplaced_folio() takes nothing from a node that is nearly full.
+        const auto given = source_->alloc({.cpu = cpu,
+                                           .numas = 1ull << node,
+                                           .page = page,
+                                           .rank = rank,
+                                           .home = node,
+                                           .sparing = true});
+        if (!given) continue;
+        const std::uint32_t from = std::exchange(frame, given->raw());
+        population_.remove(from);
+        population_.add(frame);
+        source_->free({cpu, small_order}, Frame(from));
+        moved(from, frame);
+        ++count;
+    }
+    if (count != 0) list_sampled(page);
+    return count;
 }
 
 template <class Moved>

@@ -144,6 +144,8 @@ class Replay {
             case OpKind::recall:  // nor are these
             case OpKind::recall_dirty:
             case OpKind::meet:
+            case OpKind::hint_fault:    // not on machines with a memory-side cache
+            case OpKind::swap_threads:  // nor are these
                 return;
         }
     }

@@ -53,6 +53,8 @@ PLACEMENTS = pl.Schema(
         "simulated_share": pl.Float64,  # of the run's lines, where parts of it stand for the whole; else 0
         "large_pages": pl.Float64,  # of the policy's size, handed out in the whole run
         "large_pages_missing": pl.Float64,  # wanted, but there was none: small pages instead
+        "hint_faults": pl.Float64,  # of NUMA balancing
+        "pages_moved": pl.Float64,  # by NUMA balancing, to another NUMA node
         **dict.fromkeys(RESOURCES.values(), pl.Float64),
         "time_s": pl.Float64,
         "at_once_time_s": pl.Float64,

@@ -43,11 +43,18 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
     ]
     parts += [NumaPart(name=link.name, busy_s=float(link.seconds(**pairs))) for link in topology.links]
     remote = both.sum() - np.trace(both)
+    balancing: dict[str, float] = {}
+    if ensemble.policies[policy].numa.balanced:
+        placed = ensemble.tables.placements.filter(pl.col("policy") == policy)
+        if ensemble.phase is not None:
+            placed = placed.filter(pl.col("phase") == ensemble.phase)
+        balancing = {name: float(placed[name].sum()) / nodes for name in ("hint_faults", "pages_moved")}
     return NumaRecord(
         policy=policy,
         remote_share=float(remote / max(1.0, both.sum())),
         objects=_objects(rows, float(remote) * nodes),
         parts=sorted((part for part in parts if part.busy_s > 0), key=lambda part: (-part.busy_s, part.name)),
+        **balancing,
     )
 
 

@@ -23,8 +23,10 @@ class NumaRule:
     """
 
     mode: Literal["local", "interleave", "weighted", "touch", "replicate"] = "local"
-    threads: Literal["spread", "close"] = "spread"
+    threads: Literal["spread", "close", "unbound"] = "spread"
     objects: tuple[str, ...] | None = None
+    balanced: bool = False  # by the kernel's NUMA balancing
+    longer: int = 1  # the program goes on so many times as long, which what happens by the clock needs
 
     def policies(self, machine: Machine) -> list[_core.NumaPolicy]:
         """Return the policy of all other pages, then that of the chosen ones."""
@@ -41,6 +43,8 @@ class NumaRule:
         return [none, none]
 
 
+STAY_S = 10.0  # that an unbound thread stays on a node on average (assumed: 1 to 100 s)
+
 FIRST_TOUCH = NumaRule()  # what the kernel does unless it is asked for something else
 
 
@@ -56,7 +60,7 @@ def cores_of_threads(machine: Machine, threads: int, rule: NumaRule) -> NDArray[
     """Return the core [thread] of each of a job's threads, in the order of their ranks.
 
     `close` fills one node after the other, as OMP_PROC_BIND=close does, and `spread` keeps equal distances,
-    as OMP_PROC_BIND=spread and the scheduler's own balance do.
+    as OMP_PROC_BIND=spread and the scheduler's own balance do. `unbound` begins so.
     """
     numbers = np.arange(threads, dtype=np.uint32)
     cores = machine.cores.count.value

@@ -24,6 +24,7 @@ class NumaLoad:
     cores: Floats  # [from] that execute the program's threads
     without_links: bool = False
     without_crowding: bool = False
+    kernel_s: Floats | None = None  # seconds [row] of NUMA balancing, which all cores share
 
 
 def all_local(topology: Topology, cores_used: int) -> NumaLoad:

@@ -174,7 +174,7 @@ def _times_of_memory(
         transfer = np.maximum(column(counts, "dram_time_s"), transfer)
     memories: dict[str, Floats] = {served_by: transfer, **links}
     return _beyond_caches(
-        machine, counts, cores_used, frequency_factor, waiting, memories, reads, core, ranks
+        machine, counts, cores_used, frequency_factor, waiting, memories, reads, core, ranks, load.kernel_s
     )
 
 
@@ -217,11 +217,12 @@ def _beyond_caches(
     reads: Floats | None = None,
     core: CoreTimes | None = None,
     ranks: RankLoad | None = None,
+    kernel_s: Floats | None = None,
 ) -> Times:
     """Return the times of cores that wait while `memories` and links take so many seconds.
 
     Cores wait for lines of memory, for L3, and for translations. `waiting` is the seconds for lines of memory
-    if one line comes at a time.
+    if one line comes at a time. For NUMA balancing the cores work `kernel_s` seconds together.
     """
     issue = issue_time(machine, counts, cores_used, core) / frequency_factor
     walking = walk_time(machine, counts)
@@ -237,6 +238,8 @@ def _beyond_caches(
     }
     between = transfers(machine, counts, cores_used, frequency_factor, core)
     faults = fault_time(machine, counts, cores_used, frequency_factor)
+    if kernel_s is not None:
+        faults = kernel_s / cores_used + (0.0 if faults is None else faults)
     return _times(resources, stalls, between, [np.add.reduce(list(memories.values()))], ranks, faults)
 
 

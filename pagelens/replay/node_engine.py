@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pagelens import _core
 from pagelens.accesses.workload import ALL_SETS, Workload
 from pagelens.errors import UsageError
-from pagelens.frames.numa_rule import cores_of_threads
+from pagelens.frames.numa_rule import FIRST_TOUCH, STAY_S, cores_of_threads
 from pagelens.machine import FAULT_COUNTS, Machine, NumaLoad, Times, modelled_times
 from pagelens.machine.caches import can_stand_beside
 from pagelens.replay import nearly_equal
@@ -36,7 +36,7 @@ from pagelens.replay.mechanisms import (
     subsets,
 )
 from pagelens.replay.nearly_equal import shifted
-from pagelens.replay.numa import NumaLines, placing, replicated
+from pagelens.replay.numa import NumaLines, balancing_seconds, placing, replicated
 from pagelens.replay.placement import Placement
 from pagelens.replay.run import (
     Attributed,
@@ -53,6 +53,7 @@ from pagelens.replay.stretches import Estimates
 from pagelens.replay.whole_node import (
     NodeCounts,
     NodePrograms,
+    Parts,
     mechanisms_by_replay,
     node_model,
     replay_node,
@@ -68,6 +69,7 @@ KEPT = (
     "l3_hits", "l3_misses", "sf_evictions", "l2_back_invalidations", "stlb_hits", "walks", "walker_loads",
     "row_hits", "row_misses", "row_conflicts",
 )  # fmt: skip
+BALANCING = ("hint_faults", "pages_moved")  # columns of machines with several NUMA nodes
 RENAMED = {
     "l2_accesses": "l2_references",
     "l2_misses": "l2_misses",
@@ -173,11 +175,32 @@ class _Placed:
         self._numa = placing(self.machine, program, engine._workload.objects, engine._ranks, placement.numa)
         self._cores = cores_of_threads(self.machine, engine._ranks * program.threads, placement.numa)
         self._rank_load = engine._workload.rank_load
+        by_the_clock = placement.numa.balanced or placement.numa.threads == "unbound"
+        if by_the_clock and self._numa is not None:
+            self._parts = self._by_the_clock()
         phases = len(engine._workload.phases)
         self._of_program = {
             "instructions": instructions(engine._ranks, program.instructions, phases),
             **lines_past_l1(engine._programs.moved()),
         }
+
+    def _by_the_clock(self) -> Parts:
+        """Return the program with what the kernel does to it, at the speed that it has without."""
+        engine, rule = self._engine, self._placement.numa
+        without = _Placed(engine, replace(self._placement, numa=FIRST_TOUCH), self._cancel)
+        found = without.replay((), (True,) if engine._has_banks else ())
+        seconds = without.times(found.whole.with_row(0), numa=found.numa).time_s
+        lines = engine._programs.moved()[:, :3].sum(axis=1) / engine._ranks
+        line_s = rule.longer * np.divide(seconds, lines, out=np.zeros_like(seconds), where=lines > 0)
+        nodes = self.machine.topology.node_of_core[self._cores].tolist()
+
+        def changed(program: _core.Program) -> _core.Program:
+            if rule.balanced:
+                return _core.with_numa_balancing(program, nodes[: program.threads], line_s.tolist())
+            seed = engine._seed + (self._placement.node << 32)
+            return _core.with_moving_threads(program, nodes, line_s.tolist(), STAY_S, seed)
+
+        return engine._programs.changed(self._placement.offset_bytes, changed, self._cancel)
 
     def replay(self, without: tuple[str, ...], rows: tuple[bool, ...]) -> NodeCounts:
         """Replay without some mechanisms. DRAM has row conflicts or not, as each of `rows` says."""
@@ -318,8 +341,13 @@ class _Placed:
         """Return whose lines the rows have; None on a machine of one NUMA node."""
         if numa is None:
             return None
-        load = numa.load(self.machine, self._cores, rows)
-        return replace(load, without_links=NUMA_LINKS in without, without_crowding=NUMA_CROWDING in without)
+        load, rule = numa.load(self.machine, self._cores, rows), self._placement.numa
+        return replace(
+            load,
+            without_links=NUMA_LINKS in without,
+            without_crowding=NUMA_CROWDING in without,
+            kernel_s=balancing_seconds(numa, rule)[rows] if rule.balanced else None,
+        )
 
     def compulsory(self, counted: NodeCounts) -> Counts:
         """Return counts [p] below infinite caches. DRAM moves their lines at its peak bandwidth.
@@ -338,11 +366,13 @@ class _Placed:
 
     def run(self, found: NodeCounts, counts: Counts, times: Times) -> Run:
         """Return the result of one replay."""
-        of_run = {
+        of_run: dict[str, Floats | float] = {
             "simulated_share": found.simulated,
             "large_pages": float(found.huge_pages),
             "large_pages_missing": float(found.small_fallbacks),
         }
+        if found.numa is not None:
+            of_run |= dict(zip(BALANCING, found.numa.balancing.T, strict=True))
         lines = found.object_lines
         return Run(
             counts={

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,10 @@ Floats = NDArray[np.float64]
 
 LEAST_FAR_SHARE = 0.05  # of the lines that a first touch made remote, for an object to be worth a remedy
 WRITTEN_AGAIN = 1.5  # times that a line is written: between once, to initialise it, and twice
+# The kernel's work for NUMA balancing, for a fault and for a page that moves (assumed: 0.5 to 3 us, and 3 to
+# 260 us). The upper end is that of a kernel that used 165 s more for 633,000 pages, with all their faults, on
+# 256 processors (Raghavendra K T, Linux kernel mailing list, 2023, numa01_THREAD_ALLOC).
+FAULT_S, MOVE_S = 1e-6, 10e-6
 AS_IT_IS = 0xFFFF  # a page that is touched first by whoever does (core/frames/numa_policy.hpp)
 
 
@@ -77,6 +81,7 @@ class NumaLines:
 
     reads: Floats  # [phase, object, from, to]
     writes: Floats
+    balancing: Floats  # [phase, 2] hinting faults of NUMA balancing, and pages that it moved
 
     def load(
         self, machine: Machine, threads: NDArray[np.uint32], rows: NDArray[np.int64] | slice
@@ -92,6 +97,15 @@ class NumaLines:
             _shares(self.writes.sum(axis=1), topology.rows)[rows],
             on_node.astype(np.float64),
         )
+
+
+def balancing_seconds(lines: NumaLines, rule: NumaRule) -> Floats:
+    """Return the seconds [phase] of all cores together that NUMA balancing takes.
+
+    In a run that is longer than the traced one, faults and moves are spread over that many times the lines.
+    """
+    faults, moves = lines.balancing.T
+    return np.asarray((FAULT_S * faults + MOVE_S * moves) / rule.longer)
 
 
 def replicated(
@@ -115,7 +129,7 @@ def replicated(
             of_node = reads[:, known.index].sum(axis=2)
             reads[:, known.index] = 0
             reads[:, known.index, near, near] = of_node
-    return NumaLines(reads, lines.writes)
+    return replace(lines, reads=reads)
 
 
 def numa_lines(found: _core.NodeCounters, scale: Floats) -> NumaLines | None:
@@ -133,7 +147,7 @@ def numa_lines(found: _core.NodeCounters, scale: Floats) -> NumaLines | None:
     cleared = np.asarray(found.numa_cleared, dtype=np.float64)
     if cleared.size:
         writes[:, KERNEL] += cleared.reshape(len(raw), nodes, nodes)
-    return NumaLines(table[..., 0], writes)
+    return NumaLines(table[..., 0], writes, np.asarray(found.balancing, dtype=np.float64))
 
 
 def _shares(lines: Floats, rows: int) -> Floats:

@@ -5,7 +5,7 @@ This is for machines without a memory-side cache. docs/node-replay.md states the
 
 import math
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -213,6 +213,14 @@ class NodePrograms:
     def parts(self, offset_bytes: int = 0, cancel: _core.CancelFlag | None = None) -> Parts:
         """Return the parts with the arrays at that offset (`Workload.compile`). Any thread may call this."""
         return self._of(offset_bytes, cancel)[0]
+
+    def changed(
+        self, offset_bytes: int, change: Callable[[_core.Program], _core.Program], cancel: _core.CancelFlag
+    ) -> Parts:
+        """Return the parts of what `change` makes of the program, whose lines stay in their order."""
+        whole = change(self._workload.lines_in_order(self._machine, offset_bytes, cancel))
+        parts = simulated_parts(whole, self._machine, self._ranks)
+        return replace(parts, first=self.parts(offset_bytes, cancel).first)
 
     def compulsory(self, offset_bytes: int = 0) -> NDArray[np.float64]:
         """Return the lines [phase, 2] that memory reads and writes below infinite caches."""

@@ -184,6 +184,8 @@ class PlainNode {
             case OpKind::recall:
             case OpKind::recall_dirty:
             case OpKind::meet:
+            case OpKind::hint_fault:
+            case OpKind::swap_threads:
                 break;
         }
         phase.stretches[0].lines = phase.lines;
@@ -733,4 +735,55 @@ TEST_CASE("node replay: what the kernel clears is its own, whoever uses the page
         replay_node(program, *placement, {1, CacheHierarchy(caches), {}, {}}, {1, {}}, run_on);
     CHECK(node.phases[0].object_writes == std::vector<std::uint64_t>{0, 3});
     CHECK(node.phases[0].cleared == 64);
+}
+
+TEST_CASE(
+    "a page that balancing moves is read near, and threads that swap read each other's pages") {
+    const auto fetch = [](std::uint32_t page, unsigned thread) {
+        return make_op(OpKind::fetch, page, ~0ull, 1, thread);
+    };
+    // More pages than the caches hold, so that each pass reads them from memory.
+    constexpr std::uint32_t pages = 64;
+    std::vector<Op> ops;
+    const auto pass = [&] {
+        for (std::uint32_t page = 0; page < pages; ++page) ops.push_back(fetch(page, 1));
+    };
+    for (std::uint32_t page = 0; page < pages; ++page)
+        ops.push_back(make_op(OpKind::map_write, page, 0, 1, 0));
+    pass();
+    ops.push_back(make_op(OpKind::phase, 1, 0));
+    for (std::uint32_t page = 0; page < pages; ++page)
+        ops.push_back(make_op(OpKind::hint_fault, page, page < pages / 2 ? 1 : 0, 1, 1));
+    pass();
+    ops.push_back(make_op(OpKind::phase, 2, 0));
+    ops.push_back(make_op(OpKind::swap_threads, 0, 1));
+    pass();
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t page = 0; page < pages; ++page) addresses.emplace_back(1000 + page);
+    const ListedProgram program(ops, addresses, 2, 3, 2);
+    auto numa = std::make_shared<NumaPlacing>();
+    numa->cpus = {0, 1};
+    numa->node_of_cpu = {0, 1};
+    numa->end_of_node = {8192, 16384};
+    numa->policies = {NumaPolicy{}};
+    const auto placement = place_by_kernel(
+        NodeState(numa_layout({8192, 8192}, {0, 1}, {10, 20, 20, 10}), 1), small_order);
+    NodeReplayOptions options;
+    options.numa = numa;
+    const NodeCounters found =
+        replay_node(program, *placement, small_node(2), options, UnderWay(run_on, nullptr));
+    const auto read = [&](unsigned phase, unsigned from, unsigned to) {
+        return found.phases[phase].numa_lines[((1 * 2 + from) * 2 + to) * 2];
+    };
+    constexpr std::uint64_t all = pages * 64;
+    CHECK(read(0, 1, 0) == all);
+    CHECK(read(1, 1, 0) == all / 2);
+    CHECK(read(1, 1, 1) == all / 2);
+    CHECK(found.phases[1].hint_faults == pages);
+    CHECK(found.phases[1].pages_moved == pages / 2);
+    CHECK(found.phases[0].hint_faults + found.phases[2].hint_faults == 0);
+    CHECK(read(2, 1, 0) + read(2, 1, 1) == 0);  // thread 1 runs on node 0 now
+    CHECK(read(2, 0, 0) > all / 2 * 9 / 10);    // the core that it was on still has some lines
+    CHECK(read(2, 0, 1) > all / 2 * 9 / 10);
+    CHECK(numa->cpus == std::vector<std::uint32_t>{0, 1});  // another replay begins as this one
 }

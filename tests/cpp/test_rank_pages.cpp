@@ -67,3 +67,67 @@ TEST_CASE("a rank's frames go back through the CPU that it runs on") {
             CHECK(cpu == placement.asked.at(frame));
     }
 }
+
+namespace {
+
+// Gives frames of the nearest allowed node: 0 to 99 are on node 0, 100 to 199 on node 1. Node 1 has
+// `spare` of them for requests that leave something over.
+class TwoNodes final : public FrameSource {
+  public:
+    explicit TwoNodes(std::uint32_t spare) : spare_(spare) {}
+    std::optional<Frame> alloc(const Request& request) override {
+        const unsigned node = (request.numas >> request.home & 1) != 0 ? request.home : 0;
+        if (request.sparing && spare_-- == 0) return std::nullopt;
+        return Frame(100 * node + next_[node]++);
+    }
+    void free(const Request&, Frame frame) override { freed.push_back(frame.raw()); }
+    static inline std::vector<std::uint32_t> freed;
+
+  private:
+    std::uint32_t spare_;
+    std::uint32_t next_[2] = {0, 0};
+};
+
+class OnTwoNodes final : public Placement {
+  public:
+    explicit OnTwoNodes(std::uint32_t spare) : spare_(spare) {}
+    std::unique_ptr<FrameSource> open(const JobShape&) const override {
+        return std::make_unique<TwoNodes>(spare_);
+    }
+    std::uint32_t frames() const override { return 200; }
+
+  private:
+    std::uint32_t spare_;
+};
+
+}  // namespace
+
+TEST_CASE("a page moves to the node of a thread in each rank, if that node has frames to spare") {
+    const reference::ListedProgram program({}, {VirtualPage(1), VirtualPage(2)}, 1, 1, 2);
+    NumaPlacing numa;
+    numa.cpus = {0, 1, 0, 1};  // each of two ranks has a thread on each node
+    numa.node_of_cpu = {0, 1};
+    numa.end_of_node = {100, 200};
+    numa.policies = {NumaPolicy{}};
+    TwoNodes::freed.clear();
+    RankPages pages(program, OnTwoNodes(3), 2, Sampling(), RankPages::Listed::covered,
+                    SlotPopulation(0, 0), 0, &numa);
+    const auto ignore = [](std::uint32_t, std::uint32_t, std::uint32_t) {};
+    for (const std::uint32_t page : {0u, 1u}) pages.map_write(page, ignore, 0);
+    std::map<std::uint32_t, std::uint32_t> moved;
+    const auto note = [&](std::uint32_t from, std::uint32_t to) { moved[from] = to; };
+    CHECK(pages.move(0, 0, note) == 0);  // it is there
+    CHECK(pages.move(0, 1, note) == 2);
+    CHECK(moved == std::map<std::uint32_t, std::uint32_t>{{0, 100}, {1, 101}});
+    CHECK(TwoNodes::freed == std::vector<std::uint32_t>{0, 1});
+    CHECK(pages.frame(0, 0) == 100);
+    CHECK(pages.frame(0, 1) == 101);
+    CHECK(pages.move(1, 1, note) == 1);  // the node has no more to spare for the second rank
+    CHECK(pages.frame(1, 0) == 102);
+    CHECK(pages.frame(1, 1) == 3);
+    std::vector<std::uint32_t> listed;
+    pages.for_sampled(0, ~0ull, [&](std::span<const RankPage> of_page, std::uint64_t) {
+        for (const RankPage& each : of_page) listed.push_back(each.frame);
+    });
+    CHECK(listed == std::vector<std::uint32_t>{100, 101});
+}

@@ -124,3 +124,36 @@ def test_every_page_lies_where_the_model_says(
             assert len(seen) >= 2
             moves = sum(a != b for a, b in pairwise(found))
             print(f"{kernel}: spill from node {cpu}: {seen}, {moves} changes of node over {len(found)} pages")
+
+
+@pytest.mark.long
+def test_balancing_moves_pages_as_the_model_says(tmp_path: Path) -> None:
+    """A thread on node 1 gets each page once. Where two threads use each page, few faults move one."""
+    source, program, pages = PROGRAM.with_name("balanced_pages.c"), tmp_path / "balanced", 2000
+    subprocess.run(["gcc", "-O1", "-static", "-pthread", "-o", program, source], check=True)
+    settings = "/sys/kernel/debug/sched/numa_balancing"
+    with Guest(
+        "6.12", 768 * MIB, {"/lab/p": program}, nodes=2, cpus=2, distances=TWO,
+        append="numa_balancing=enable transparent_hugepage=never",
+    ) as guest:  # fmt: skip
+        shell(guest, "mount -t debugfs none /sys/kernel/debug || true")
+        for name, value in (("scan_delay_ms", 100), ("scan_period_min_ms", 100), ("scan_period_max_ms", 200)):
+            shell(guest, f"echo {value} > {settings}/{name}")
+        alone, shared = (balanced(guest, f"{way} {pages} 4") for way in ("private", "shared"))
+        shell(guest, "echo 0 > /proc/sys/kernel/numa_balancing")
+        without = balanced(guest, f"private {pages} 1")
+    print(f"6.12: alone {alone}, shared {shared}, without {without}")
+    assert without[:2] == [pages, 0]
+    assert alone[1] > 0.97 * pages  # the model says all; a processor's list of new pages keeps some back
+    assert alone[2] > 0.97 * pages
+    assert alone[1] <= alone[3] < 1.1 * pages  # moved once, with few others of the process
+    assert shared[3] < 0.5 * shared[2]  # the filter: most faults follow one of the other thread
+
+
+def balanced(guest: Guest, arguments: str) -> list[int]:
+    """The pages on each node afterwards, the hinting faults meanwhile, and the pages that moved."""
+    counters = r"grep -E '^numa_(hint_faults|pages_migrated) ' /proc/vmstat"
+    before = [int(line.split()[1]) for line in shell(guest, counters).splitlines()]
+    on_node = list(map(int, shell(guest, f"/lab/p {arguments}").split()))
+    after = [int(line.split()[1]) for line in shell(guest, counters).splitlines()]
+    return on_node + [b - a for a, b in zip(before, after, strict=True)]

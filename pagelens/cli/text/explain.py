@@ -219,6 +219,13 @@ def _numa(e: Explanation) -> Iterator[str]:
     yield "  How long memories and directions of links are busy (modelled):"
     for part in found.parts[:_TOP]:
         yield f"  {part.name:<{width}} {format_time(part.busy_s):>9}"
+    for record in e.numa or []:
+        if record.pages_moved is not None:
+            text = (
+                f"Under '{record.policy}', Linux moves {record.pages_moved:,.0f} pages to other NUMA nodes, "
+                f"after {record.hint_faults:,.0f} hinting faults (counted)."
+            )
+            yield from textwrap.wrap(text, terminal_width(), break_on_hyphens=False)
 
 
 def _remedies(e: Explanation) -> Iterator[str]:

@@ -104,3 +104,9 @@ class NumaRecord(Record):
     remote_share: float = Field(description="counted: the share of memory's lines that are remote")
     objects: list[NumaObject] = Field(description="most remote lines first")
     parts: list[NumaPart] = Field(description="busiest first")
+    hint_faults: float | None = Field(
+        default=None, description="counted: faults of NUMA balancing; null under policies without it"
+    )
+    pages_moved: float | None = Field(
+        default=None, description="counted: pages of 4 KiB that NUMA balancing moves; null as hint_faults"
+    )

@@ -7,6 +7,10 @@ from pagelens.frames.policies.commands import DROP_CACHES
 from pagelens.frames.policies.policy import Costs, Policy, kernel_rule
 from pagelens.frames.policies.remedy import Host, Job, Remedy
 
+# A traced run is short, and the kernel waits for a second before it begins. So one policy takes the program
+# to go on as long as a production run would (assumed).
+LONGER = 100
+
 
 @dataclass(frozen=True)
 class Command(Remedy):
@@ -37,6 +41,15 @@ class DropCaches(Remedy):
     def commands(self, job: Job, host: Host) -> tuple[str, ...]:
         """Return the command."""
         return (DROP_CACHES,)
+
+
+@dataclass(frozen=True)
+class Balancing(Remedy):
+    """A setting of the kernel, which takes root."""
+
+    def commands(self, job: Job, host: Host) -> tuple[str, ...]:
+        """Return the command."""
+        return ("sysctl kernel.numa_balancing=1",)
 
 
 POLICIES = (
@@ -91,6 +104,32 @@ POLICIES = (
         costs=Costs(code="OMP_PROC_BIND=close, or numactl --cpunodebind"),
         remedy=Command("OMP_PROC_BIND=close OMP_PLACES=cores"),
         compared=True,
+        needs_nodes=True,
+    ),
+    Policy(
+        "balanced",
+        "first touch, and NUMA balancing that moves pages",
+        kernel_rule,
+        numa=NumaRule(balanced=True),
+        costs=Costs(root="kernel.numa_balancing = 1"),
+        remedy=Balancing(),
+        needs_nodes=True,
+    ),
+    Policy(
+        "balanced-long",
+        f"first touch, and NUMA balancing in a run {LONGER} times as long",
+        kernel_rule,
+        numa=NumaRule(balanced=True, longer=LONGER),
+        costs=Costs(root="kernel.numa_balancing = 1"),
+        remedy=Balancing(),
+        compared=True,
+        needs_nodes=True,
+    ),
+    Policy(
+        "unbound",
+        f"threads that the scheduler moves between NUMA nodes, in a run {LONGER} times as long",
+        kernel_rule,
+        numa=NumaRule(threads="unbound", longer=LONGER),
         needs_nodes=True,
     ),
     Policy(
