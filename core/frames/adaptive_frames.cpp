@@ -13,7 +13,7 @@ class AdaptiveFrames : public FrameSource {
     AdaptiveFrames(std::unique_ptr<FrameSource> kernel, Random random)
         : kernel_(std::move(kernel)), random_(random) {}
 
-    std::optional<Frame> alloc(const Request& request) override {
+    MaybeFrame alloc(const Request& request) override {
         if (!shuffled_) return kernel_->alloc(request);
         if (request.order != small_order || pool_.empty()) return std::nullopt;
         const Frame frame = pool_.back();

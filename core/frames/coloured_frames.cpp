@@ -95,10 +95,10 @@ class ColouredFrames : public FrameSource {
     ColouredFrames(const Colours& colours, unsigned order, Blocks fragments)
         : colours_(colours), order_(order), fragments_(std::move(fragments)) {}
 
-    std::optional<Frame> alloc(const Request& request) override {
+    MaybeFrame alloc(const Request& request) override {
         if (request.order != small_order) {
             const auto page = colours_.take();
-            return page ? std::optional(Frame(*page << order_)) : std::nullopt;
+            return page ? MaybeFrame(Frame(*page << order_)) : MaybeFrame();
         }
         if (request.cpu >= held_.size()) held_.resize(request.cpu + 1);
         std::vector<Frame>& own = held_[request.cpu];
@@ -130,11 +130,11 @@ class ColouredFrames : public FrameSource {
         if (!page) return;
         for (std::uint32_t i = 1u << order_; i-- > 0;) own.emplace_back((*page << order_) + i);
     }
-    std::optional<Frame> single() {
+    MaybeFrame single() {
         const auto page = colours_.take();
-        return page ? std::optional(Frame(*page)) : std::nullopt;
+        return page ? MaybeFrame(Frame(*page)) : MaybeFrame();
     }
-    std::optional<Frame> fragment() {
+    MaybeFrame fragment() {
         if (at_block_ == fragments_->size()) return std::nullopt;
         const FreeBlock& block = (*fragments_)[at_block_];
         const Frame frame(block.first.raw() + in_block_);

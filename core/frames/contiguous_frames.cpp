@@ -28,7 +28,7 @@ class ContiguousFrames : public FrameSource {
         region_ = std::min(own_ + kernel, most);
     }
 
-    std::optional<Frame> alloc(const Request& request) override {
+    MaybeFrame alloc(const Request& request) override {
         const std::uint32_t place = request.type == MigrateType::unmovable
                                         ? own_ + of_kernel_[request.rank]++
                                     : places_.empty() ? request.page

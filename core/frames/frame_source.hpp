@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "core/address/units.hpp"
+#include "core/frames/maybe_frame.hpp"
 #include "core/frames/migrate_type.hpp"
 
 namespace pagelens {
@@ -28,7 +28,7 @@ class FrameSource {
   public:
     virtual ~FrameSource() = default;
     // Returns the first of 2^order neighbouring frames, aligned to their number, or nothing.
-    virtual std::optional<Frame> alloc(const Request& request) = 0;
+    virtual MaybeFrame alloc(const Request& request) = 0;
     // Gives back what alloc(request) gave.
     virtual void free(const Request& request, Frame frame) = 0;
     // Makes single frames random from now on, if the placement adapts.

@@ -15,7 +15,7 @@ class GivenFrames : public FrameSource {
                 const JobShape& job)
         : of_pages_(of_pages), given_(given), places_(job.pages.begin(), job.pages.end()) {}
 
-    std::optional<Frame> alloc(const Request& request) override {
+    MaybeFrame alloc(const Request& request) override {
         if (request.type == MigrateType::unmovable) return next_other(request.order);
         const std::uint64_t first =
             places_.empty() ? request.page : places_[request.page].raw() - places_.front().raw();
@@ -31,7 +31,7 @@ class GivenFrames : public FrameSource {
 
   private:
     // The kernel's own frames were not told: they are taken from the top, where none is given.
-    std::optional<Frame> next_other(unsigned order) {
+    MaybeFrame next_other(unsigned order) {
         if (order != small_order) return std::nullopt;
         while (others_ < given_.size()) {
             const auto frame = static_cast<std::uint32_t>(given_.size() - ++others_);

@@ -1,6 +1,5 @@
 // The jobs of a node: NodeState::age and run_job.
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "core/frames/node_state.hpp"
@@ -44,7 +43,7 @@ struct Process {
     // Stands for everything that the kernel keeps of the process in slabs of orders 1 to 3. When
     // such a block is freed after much else, the CPU's lists are emptied
     // (free_unref_page_commit()).
-    std::optional<Frame> slab;
+    MaybeFrame slab;
 
     void exit(NodeState& node) {
         Memory& memory = node.memory();

@@ -25,7 +25,7 @@ class KernelFrames : public FrameSource {
         pooled_ = !node_.huge_pool().empty();
     }
 
-    std::optional<Frame> alloc(const Request& request) override {
+    MaybeFrame alloc(const Request& request) override {
         if (request.order == gigantic_order) return last_of(gigantic_);
         if (request.order == huge_order && pooled_) return last_of(node_.huge_pool());
         Request own{.cpu = cpu_of(request),
@@ -55,7 +55,7 @@ class KernelFrames : public FrameSource {
         const unsigned cpus = node_.memory().cpus();
         return request.cpu < cpus ? request.cpu : request.cpu % cpus;
     }
-    static std::optional<Frame> last_of(std::vector<Frame>& pool) {
+    static MaybeFrame last_of(std::vector<Frame>& pool) {
         if (pool.empty()) return std::nullopt;
         const Frame frame = pool.back();
         pool.pop_back();

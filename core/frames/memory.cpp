@@ -174,11 +174,11 @@ template <class Take>
     }
 }
 
-std::optional<Frame> Memory::alloc(const Request& request, Mark mark) {
+MaybeFrame Memory::alloc(const Request& request, Mark mark) {
     assert(request.order <= max_order && request.type != MigrateType::isolate);
     if (request.order == small_order) {
         const Run run = alloc_run(request, mark, 1);
-        return run.count == 0 ? std::nullopt : std::optional(map_.first_frame(run));
+        return run.count == 0 ? MaybeFrame() : MaybeFrame(map_.first_frame(run));
     }
     Unit unit = no_unit;
     const unsigned level = map_.level_of(request.order);
@@ -189,7 +189,7 @@ std::optional<Frame> Memory::alloc(const Request& request, Mark mark) {
                    : zones_[zone].take(map_, level, request.type, no_fragment);
         return unit != no_unit;
     });
-    return unit == no_unit ? std::nullopt : std::optional(map_.frame_of(unit));
+    return unit == no_unit ? MaybeFrame() : MaybeFrame(map_.frame_of(unit));
 }
 
 Run Memory::alloc_run(const Request& request, Mark mark, std::uint32_t most) {

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/frames/frame_source.hpp"
 #include "core/frames/layout.hpp"
+#include "core/frames/maybe_frame.hpp"
 #include "core/frames/memmap.hpp"
 #include "core/frames/per_cpu_lists.hpp"
 #include "core/frames/zone.hpp"
@@ -54,7 +54,7 @@ class Memory {
     // Returns the first of 2^order neighbouring frames, aligned to their number. (They are a whole
     // unit if that is more and the order is not 0.) Returns nothing if no zone has such a block
     // above the mark. Precondition: order <= max_order, the type is not isolate, the CPU exists.
-    std::optional<Frame> alloc(const Request& request, Mark mark);
+    MaybeFrame alloc(const Request& request, Mark mark);
     // Returns up to `most` > 0 single pages, as neighbours or in one unit of the grain; the count
     // is 0 where alloc would give nothing. The request's order is not looked at.
     Run alloc_run(const Request& request, Mark mark, std::uint32_t most);

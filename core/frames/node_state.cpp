@@ -14,10 +14,10 @@ constexpr std::uint32_t reclaim_cluster = 32;  // SWAP_CLUSTER_MAX
 
 }  // namespace
 
-std::optional<Frame> NodeState::alloc(const Request& request) {
+MaybeFrame NodeState::alloc(const Request& request) {
     if (request.order == small_order) {
         const Run run = alloc_run(request, 1);
-        return run.count == 0 ? std::nullopt : std::optional(memory_.map().first_frame(run));
+        return run.count == 0 ? MaybeFrame() : MaybeFrame(memory_.map().first_frame(run));
     }
     if (const auto frame = memory_.alloc(request, Memory::Mark::low)) return frame;
     reclaim(request.numas);

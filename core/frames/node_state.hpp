@@ -9,9 +9,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
+#include "core/frames/maybe_frame.hpp"
 #include "core/frames/memory.hpp"
 #include "core/frames/page_cache.hpp"
 #include "core/random/philox.hpp"
@@ -38,7 +38,7 @@ class NodeState {
 
     // Allocates as Memory::alloc does, and reclaims page cache if memory runs short. Returns
     // nothing only if none is left at all.
-    std::optional<Frame> alloc(const Request& request);
+    MaybeFrame alloc(const Request& request);
     // Does the same for up to `most` single pages, see Memory::alloc_run; the count is 0 only where
     // none is left.
     Run alloc_run(const Request& request, std::uint32_t most) {

@@ -19,7 +19,7 @@ class RandomFrames : public FrameSource {
         for (std::uint32_t& draw : ahead_) draw = drawn();
     }
 
-    std::optional<Frame> alloc(const Request&) override {
+    MaybeFrame alloc(const Request&) override {
         if (left_ == 0) return std::nullopt;
         std::uint32_t frame;
         do {

@@ -123,6 +123,13 @@ LruKernel lru_kernel() {
     return access_scalar;
 }
 
+void LruBank::copy_line(std::size_t page_set, unsigned from, unsigned to) {
+    const auto rows = [&](unsigned line) {
+        return first_row() + (page_set * 64 + line) * caches_ * lru_row;
+    };
+    std::copy_n(rows(from), caches_ * lru_row, rows(to));
+}
+
 bool LruBank::remove(std::uint32_t cache, std::uint32_t frame, unsigned line) {
     const std::size_t page_set = frame & ((1u << page_set_bits_) - 1);
     std::uint32_t* const row = first_row() + ((page_set * 64 + line) * caches_ + cache) * lru_row;

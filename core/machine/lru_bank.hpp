@@ -88,6 +88,9 @@ class LruBank {
         return ((victim & lru_tag) - 1) << page_set_bits_ | (frame & ((1u << page_set_bits_) - 1));
     }
 
+    // Makes the sets of line `to` of all pages in a page set what those of line `from` are.
+    void copy_line(std::size_t page_set, unsigned from, unsigned to);
+    [[nodiscard]] std::size_t page_sets() const { return std::size_t{1} << page_set_bits_; }
     // Takes a line out of a cache, if it is there; returns true if it was dirty.
     bool remove(std::uint32_t cache, std::uint32_t frame, unsigned line);
 

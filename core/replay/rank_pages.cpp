@@ -22,20 +22,24 @@ RankPages::RankPages(const Program& program, const Placement& placement, std::ui
       population_(std::move(population)),
       frames_(program.pages().size() * ranks, none),
       states_(program.pages().size()),
-      shared_(program.pages().size()),
-      lists_(program.pages().size(), none),
-      rooms_(program.pages().size()) {
+      shared_(program.pages().size()) {
     if (order_ > small_order) find_blocks(program);
-    // Room for as many as independent frames would list; what is not used costs nothing.
-    const double members = sampling.members();
-    const double of_all = listed == Listed::covered ? sampling.period() : sampling.colours();
-    const double of_page = ranks * members / of_all;
-    pool_.reserve(static_cast<std::size_t>(static_cast<double>(states_.size()) *
-                                           (1.1 * of_page + std::min(members, of_page))));
+    if (ranks > 1) make_room_for_lists();
     large_.assign(blocks_.size() * ranks, none);
     const auto large_blocks = static_cast<std::uint32_t>(blocks_.size() * ranks);
     source_ = placement.open({ranks, static_cast<std::uint32_t>(states_.size()) + kernel_frames,
                               order_ == gigantic_order ? large_blocks : 0, program.pages()});
+}
+
+void RankPages::make_room_for_lists() {
+    lists_.assign(states_.size(), none);
+    rooms_.resize(states_.size());
+    // Room for as many as independent frames would list; what is not used costs nothing.
+    const double members = sampling_.members();
+    const double of_all = listed_ == Listed::covered ? sampling_.period() : sampling_.colours();
+    const double of_page = ranks_ * members / of_all;
+    pool_.reserve(static_cast<std::size_t>(static_cast<double>(states_.size()) *
+                                           (1.1 * of_page + std::min(members, of_page))));
 }
 
 // Groups the pages by the large page that they would lie in, and keeps the groups that are worth
@@ -44,10 +48,10 @@ void RankPages::find_blocks(const Program& program) {
     const std::span<const VirtualPage> pages = program.pages();
     const std::span<const Program::PageUse> uses = program.page_uses();
     const auto count = static_cast<std::uint32_t>(pages.size());
-    std::vector<std::uint32_t> by_address(count);
+    HugeVector<std::uint32_t> by_address(count);
     std::iota(by_address.begin(), by_address.end(), 0u);
     const auto before = [&](std::uint32_t a, std::uint32_t b) { return pages[a] < pages[b]; };
-    if (!std::is_sorted(by_address.begin(), by_address.end(), before))
+    if (!std::is_sorted(pages.begin(), pages.end()))
         std::sort(by_address.begin(), by_address.end(), before);
     const auto shows_file = [&](std::uint64_t virtual_block) {
         const VirtualPage first(virtual_block << order_), end((virtual_block + 1) << order_);
@@ -81,8 +85,8 @@ void RankPages::find_blocks(const Program& program) {
     }
 }
 
-std::optional<Frame> RankPages::alloc(std::uint32_t rank, std::uint32_t page, unsigned order,
-                                      unsigned thread) {
+MaybeFrame RankPages::alloc(std::uint32_t rank, std::uint32_t page, unsigned order,
+                            unsigned thread) {
     if (numa_ == nullptr)
         return source_->alloc({.cpu = rank, .order = order, .page = page, .rank = rank});
     if (!numa_->touched_by.empty() && numa_->touched_by[page] != NumaPlacing::as_it_is)
@@ -168,12 +172,6 @@ void RankPages::close_block(std::uint32_t block) {
     }
 }
 
-std::uint32_t RankPages::member_of(std::uint32_t frame) const {
-    if (frame == none || (listed_ == Listed::covered && !sampling_.covers(frame)))
-        return Sampling::none;
-    return sampling_.member(frame);
-}
-
 RankPage* RankPages::room_for(std::uint32_t page, std::uint32_t length) {
     if (length > rooms_[page]) {  // to the end of the pool
         rooms_[page] = std::max(length, 2 * rooms_[page]);
@@ -184,19 +182,9 @@ RankPage* RankPages::room_for(std::uint32_t page, std::uint32_t length) {
     return pool_.data() + lists_[page];
 }
 
-void RankPages::list_only(std::uint32_t page, std::uint32_t frame) {
-    const std::uint32_t member = member_of(frame);
-    if (member == Sampling::none) return;
-    const bool watched = sampling_.covers(frame);
-    RankPage* const at = room_for(page, 2);
-    at[0] = {1, static_cast<std::uint16_t>(member), 1};
-    at[1] = {frame, 0, static_cast<std::uint16_t>(watched ? 1 : 0)};
-}
-
-void RankPages::list_sampled(std::uint32_t page) {
+void RankPages::list_ranks(std::uint32_t page) {
     const std::uint32_t* const frames = &frames_[std::size_t{page} * ranks_];
     states_[page] = unlisted;
-    if (ranks_ == 1) return list_only(page, *frames);
     std::array<std::uint32_t, 1u << Sampling::most_colour_bits> counts{};
     std::uint32_t length = 0;
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
@@ -218,9 +206,7 @@ void RankPages::list_sampled(std::uint32_t page) {
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
         const std::uint32_t member = member_of(frames[rank]);
         if (member == Sampling::none) continue;
-        const bool watched = sampling_.covers(frames[rank]);
-        *next[member]++ = {frames[rank], static_cast<std::uint16_t>(rank),
-                           static_cast<std::uint16_t>(watched ? 1 : 0)};
+        *next[member]++ = {frames[rank], static_cast<std::uint16_t>(rank), watched(frames[rank])};
     }
 }
 

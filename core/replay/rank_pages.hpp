@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -82,6 +81,7 @@ class RankPages {
     template <class Visit>
     void for_sampled(std::uint32_t page, std::uint64_t lines, Visit&& visit) const {
         if (states_[page] < first_list) return;
+        if (ranks_ == 1) return for_only(frames_[page], lines, visit);
         const RankPage* at = pool_.data() + (states_[page] - first_list);
         for (bool last = false; !last;) {
             const RankPage head = *at++;
@@ -93,16 +93,19 @@ class RankPages {
     }
     // Ahead of map_write(): the program's threads walk many arrays at once, more than the host's
     // own prefetchers follow.
-    void prefetch_to_map(std::uint32_t page) const {
+    [[gnu::always_inline]] void prefetch_to_map(std::uint32_t page) const {
         __builtin_prefetch(&frames_[std::size_t{page} * ranks_], 1);
+        if (!block_of_.empty()) __builtin_prefetch(&block_of_[page]);
+        if (ranks_ == 1) return;
         __builtin_prefetch(&lists_[page], 1);
         __builtin_prefetch(&rooms_[page], 1);
     }
     // Two steps ahead of for_sampled(), the second some time after the first.
     void prefetch_list(std::uint32_t page) const { __builtin_prefetch(&states_[page]); }
-    void prefetch_frames(std::uint32_t page) const {
-        if (states_[page] >= first_list)
-            __builtin_prefetch(pool_.data() + (states_[page] - first_list));
+    [[gnu::always_inline]] void prefetch_frames(std::uint32_t page) const {
+        if (states_[page] < first_list) return;
+        if (ranks_ == 1) return __builtin_prefetch(&frames_[page]);
+        __builtin_prefetch(pool_.data() + (states_[page] - first_list));
     }
     Residency peak() { return population_.peak(); }
     [[nodiscard]] std::uint64_t huge_pages() const { return huge_pages_; }
@@ -116,8 +119,8 @@ class RankPages {
     static constexpr std::uint32_t least_share = 8;
 
     // The state of a page. A page that is leaving is unmapped, but its frames have not gone back.
-    // From `first_list` on, the page has a list, which begins at state - first_list in pool_. So an
-    // op reads one word before the list itself.
+    // From `first_list` on, the page has a list, which begins at state - first_list in pool_, if
+    // there are several ranks. So an op reads one word before the list itself.
     using State = std::uint32_t;
     static constexpr State unmapped = 0, leaving = 1, unlisted = 2, first_list = 3;
 
@@ -132,6 +135,7 @@ class RankPages {
         std::uint64_t count;
     };
 
+    void make_room_for_lists();
     void find_blocks(const Program& program);
     // The frames of all pages that are leaving go back, in the order in which these were unmapped.
     void give_back() {
@@ -147,13 +151,31 @@ class RankPages {
     template <class Cleared>
     void open_block(std::uint32_t block, std::uint32_t page, Cleared&& cleared, unsigned thread);
     // A frame for a rank's page, or 2^order neighbours, by the policy of the page.
-    std::optional<Frame> alloc(std::uint32_t rank, std::uint32_t page, unsigned order,
-                               unsigned thread);
+    MaybeFrame alloc(std::uint32_t rank, std::uint32_t page, unsigned order, unsigned thread);
     void close_block(std::uint32_t block);
-    void list_sampled(std::uint32_t page);                    // of a page that has just been mapped
-    void list_only(std::uint32_t page, std::uint32_t frame);  // the same for a single rank
+    // Of a page that has just been mapped. A single rank needs no list: its frame says it all.
+    void list_sampled(std::uint32_t page) {
+        if (ranks_ > 1) return list_ranks(page);
+        states_[page] = member_of(frames_[page]) == Sampling::none ? unlisted : first_list;
+    }
+    void list_ranks(std::uint32_t page);
+    // for_sampled() of a single rank. Precondition: the frame is listed.
+    template <class Visit>
+    void for_only(std::uint32_t frame, std::uint64_t lines, Visit&& visit) const {
+        const std::uint64_t of_member = lines & sampling_.lines(frame);
+        if (of_member == 0) return;
+        const RankPage only{frame, 0, watched(frame)};
+        visit(std::span(&only, 1), of_member);
+    }
+    [[nodiscard]] std::uint16_t watched(std::uint32_t frame) const {
+        return sampling_.covers(frame) ? 1 : 0;
+    }
     // Returns which colour's list a frame belongs to, Sampling::none if to no list.
-    [[nodiscard]] std::uint32_t member_of(std::uint32_t frame) const;
+    [[nodiscard]] std::uint32_t member_of(std::uint32_t frame) const {
+        if (frame == none || (listed_ == Listed::covered && !sampling_.covers(frame)))
+            return Sampling::none;
+        return sampling_.member(frame);
+    }
     // Makes the page's list `length` entries long, and returns where it begins.
     RankPage* room_for(std::uint32_t page, std::uint32_t length);
     [[nodiscard]] bool in_large_page(std::uint32_t block, std::uint32_t rank) const {
@@ -179,6 +201,7 @@ class RankPages {
     std::vector<PageRange> leaving_;
     std::vector<bool> shared_;          // [page] its frame is the page cache's
     std::vector<std::uint32_t> cache_;  // [page of the page cache] its frame, or none
+    // Of several ranks:
     // [page] where in pool_ the room for its list begins, or `none` if it never had one
     HugeVector<std::uint32_t> lists_;
     // [page] entries of pool_ that are its own. They double where they are too few: a page that is
@@ -188,8 +211,8 @@ class RankPages {
     // the last colour} and then its frames.
     HugeVector<RankPage> pool_;
     // Large pages: empty unless order_ > small_order.
-    std::vector<std::uint32_t> block_of_;   // [page] its block, none if that stays on small pages
-    std::vector<std::uint32_t> offset_of_;  // [page] frames from the block's beginning
+    HugeVector<std::uint32_t> block_of_;   // [page] its block, none if that stays on small pages
+    HugeVector<std::uint32_t> offset_of_;  // [page] frames from the block's beginning
     std::vector<Block> blocks_;
     std::vector<std::uint32_t> block_pages_;  // pages block by block
     std::vector<std::uint32_t> large_;        // [block][rank] first frame of its large page

@@ -91,9 +91,11 @@ class Replay {
         const auto cursor = program_.open();
         for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
             under_way.at(cursor->done());
+            for (const Op& op : ops.first(std::min(far, ops.size()))) prefetch(op);
+            for (const Op& op : ops.first(std::min(near, ops.size()))) prefetch_frames(op);
             for (std::size_t i = 0; i < ops.size(); ++i) {
-                if (i + far < ops.size()) prefetch(ops[i + far], &RankPages::prefetch_list);
-                if (i + near < ops.size()) prefetch(ops[i + near], &RankPages::prefetch_frames);
+                if (i + far < ops.size()) prefetch(ops[i + far]);
+                if (i + near < ops.size()) prefetch_frames(ops[i + near]);
                 step(ops[i]);
             }
             if (watch_ && watch_->look(counters_)) shuffle();
@@ -110,11 +112,21 @@ class Replay {
   private:
     static constexpr std::size_t far = 16, near = 8;  // ops between a prefetch and its use
 
-    void prefetch(const Op& op, void (RankPages::*what)(std::uint32_t) const) {
-        if (op.kind() == OpKind::phase || op.kind() == OpKind::meet) return;
-        (pages_.*what)(op.page);
-        if (op.kind() == OpKind::map_write) pages_.prefetch_to_map(op.page);
+    static bool has_page(const Op& op) {
+        return op.kind() != OpKind::phase && op.kind() != OpKind::meet;
+    }
+    // gcc takes a function that only prefetches for one without any effect, and drops the calls
+    // that it has not inlined by then.
+    [[gnu::always_inline]] void prefetch(const Op& op) {
+        if (!has_page(op)) return;
+        pages_.prefetch_list(op.page);
         if (rows_) rows_->prefetch(op.page);
+        if (op.kind() != OpKind::map_write) return;
+        pages_.prefetch_to_map(op.page);
+        if (rows_) rows_->prefetch_to_map(op.page);
+    }
+    [[gnu::always_inline]] void prefetch_frames(const Op& op) {
+        if (has_page(op)) pages_.prefetch_frames(op.page);
     }
 
     void step(const Op& op) {
@@ -165,10 +177,10 @@ class Replay {
                                        memory_.access(phase_, op.object, page.frame, lines,
                                                       op.kind() != OpKind::fetch);
                                    }
-                               } else if (op.kind() == OpKind::stream_store) {
-                                   for (const RankPage& page : pages) past_l2(op, page, lines);
                                } else {
-                                   through_l2(op, pages, lines);
+                                   if (together_ && lines != sampling_.lines(pages[0].frame))
+                                       part();
+                                   to_l2(op, pages, lines);
                                }
                            });
         if (caches_ && caches_->due()) caches_->flush(phase_);
@@ -205,13 +217,40 @@ class Replay {
         return &l2_of_[std::size_t{op.thread} * options_.ranks];
     }
 
+    void to_l2(const Op& op, std::span<const RankPage> pages, std::uint64_t lines) {
+        if (op.kind() != OpKind::stream_store) return through_l2(op, pages, lines);
+        for (const RankPage& page : pages) past_l2(op, page, lines);
+    }
+
+    // As long as each op moves all of a page's sampled lines or none, the sets of these lines are
+    // equal, and the lowest line stands for all of them: kept() leaves it alone, all() adds the
+    // others again.
+    [[nodiscard]] std::uint64_t kept(std::uint64_t lines) const {
+        return together_ ? lines & -lines : lines;
+    }
+    [[nodiscard]] std::uint64_t all(std::uint64_t of_kept, std::uint64_t frame_lines) const {
+        return together_ && of_kept != 0 ? frame_lines : of_kept;
+    }
+    // An op moves some of the sampled lines alone, so each line has sets of its own from now on.
+    void part() {
+        together_ = false;
+        for (std::uint32_t page_set = 0; page_set < l2_->page_sets(); ++page_set) {
+            const std::uint64_t lines = sampling_.lines(page_set);
+            if (lines == 0) continue;
+            const auto lowest = static_cast<unsigned>(std::countr_zero(lines));
+            for (std::uint64_t rest = lines & (lines - 1); rest != 0; rest &= rest - 1)
+                l2_->copy_line(page_set, lowest, static_cast<unsigned>(std::countr_zero(rest)));
+        }
+    }
+
     // A non-temporal store takes the line out of the cache, as the compiler has it do above.
     void past_l2(const Op& op, const RankPage& page, std::uint64_t lines) {
         std::uint64_t dirty = 0;
-        for (std::uint64_t rest = lines; rest != 0; rest &= rest - 1) {
+        for (std::uint64_t rest = kept(lines); rest != 0; rest &= rest - 1) {
             const auto line = static_cast<unsigned>(std::countr_zero(rest));
             if (l2_->remove(l2_of(op)[page.rank], page.frame, line)) dirty |= 1ull << line;
         }
+        dirty = all(dirty, lines);
         if (page.watched == 0) return;
         use(op, page, lines);
         if (dirty != 0) {
@@ -224,7 +263,7 @@ class Replay {
     // A dirty line from above that misses is kept without a fetch: it is whole.
     void through_l2(const Op& op, std::span<const RankPage> pages, std::uint64_t lines) {
         const bool write = op.kind() == OpKind::write_back;
-        const auto events = l2_->access(pages, l2_of(op), lines, write);
+        const auto events = l2_->access(pages, l2_of(op), kept(lines), write);
         for (auto at = events.begin(); at != events.end();) {
             const RankPage& page = pages[at->page];
             const auto end = std::find_if(at, events.end(),
@@ -235,24 +274,27 @@ class Replay {
                 std::uint64_t missed = 0;
                 for (auto event = at; event != end; ++event)
                     missed |= std::uint64_t{event->missed} << event->line;
+                missed = all(missed, lines);
                 if (!write && missed != 0) {
                     count(op.object, Component::l2_misses, missed);
                     memory_.access(phase_, op.object, page.frame, missed, false);
                 }
             }
-            write_back_victims(page.frame, {at, end});
+            write_back_victims(page.frame, lines, {at, end});
             at = end;
         }
     }
 
-    // The dirty lines that the lines of one page pushed out.
-    void write_back_victims(std::uint32_t frame, std::span<const LruEvent> events) {
+    // The dirty lines that the `moved` lines of one page pushed out.
+    void write_back_victims(std::uint32_t frame, std::uint64_t moved,
+                            std::span<const LruEvent> events) {
         for (std::size_t i = 0; i < events.size();) {
             const std::uint32_t victim = events[i].victim;
             std::uint64_t lines = 0;  // whose victims are neighbours of one page, mostly all
             for (; i < events.size() && events[i].victim == victim; ++i)
                 lines |= 1ull << events[i].line;
             if (victim == 0) continue;
+            lines = all(lines, moved);
             const std::uint32_t from = l2_->victim_frame(frame, victim);
             const std::uint16_t owner = owners_.of(from);
             count(owner, Component::l2_write_backs, lines);
@@ -326,6 +368,7 @@ class Replay {
     Counters counters_;
     MemorySide memory_;
     std::optional<LruBank> l2_;
+    bool together_ = true;
     std::vector<std::uint16_t> l2_of_;  // [thread][rank]
     std::optional<SharedCaches> caches_;
     unsigned phase_ = 0;

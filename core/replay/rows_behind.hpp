@@ -62,6 +62,7 @@ class RowsBehind {
     void back();
 
     void prefetch(std::uint32_t page) const { tenants_.prefetch(page); }
+    void prefetch_to_map(std::uint32_t page) const { tenants_.prefetch_to_come(page); }
 
   private:
     // Where a phase's stretches stand.

@@ -32,8 +32,8 @@ SlotTenants::Found SlotTenants::look(const RankPages& pages, std::uint32_t page,
     const auto uses = [&](std::uint32_t of, std::uint32_t by) {
         const Use& use = uses_[of];
         const bool ever = (use.lines >> line & 1) != 0;
-        std::uint32_t used = ever ? use.used : use.cleared;
-        std::uint32_t written = ever ? use.written : use.cleared;
+        std::uint32_t used = ever ? use.used : cleared_[of];
+        std::uint32_t written = ever ? use.written : cleared_[of];
         if (of == page && (reached[by] >> line & 1) != 0) {
             used = now;
             if (write) written = now;

@@ -24,17 +24,18 @@ class SlotTenants {
           ways_(ways),
           set_mask_(sets - 1),
           uses_(pages),
+          cleared_(pages),
           first_(sets),
           next_(std::size_t{pages} * ranks) {}
 
     // The page has its frames, or is about to lose them.
     void come(const RankPages& pages, std::uint32_t page) {
         join(pages, page);
-        uses_[page] = {};
+        forget(page);
     }
     void go(const RankPages& pages, std::uint32_t page) {
         leave(pages, page);
-        uses_[page] = {};
+        forget(page);
     }
     // Joins the page's slot after a move to other frames.
     void join(const RankPages& pages, std::uint32_t page);
@@ -43,7 +44,8 @@ class SlotTenants {
     // Every rank wrote all of a page that has just come.
     void cleared(std::uint32_t page) {
         const std::uint32_t now = tick();
-        uses_[page] = {.used = 0, .written = now, .cleared = now, .lines = 0};
+        uses_[page] = {.used = 0, .written = now, .lines = 0};
+        cleared_[page] = now;
     }
     // Every rank used lines of a page.
     void used(std::uint32_t page, std::uint64_t lines, bool write) {
@@ -52,8 +54,12 @@ class SlotTenants {
         use.lines |= lines;
         if (write) use.written = use.used;
     }
-    [[nodiscard]] bool was_cleared(std::uint32_t page) const { return uses_[page].cleared != 0; }
+    [[nodiscard]] bool was_cleared(std::uint32_t page) const { return cleared_[page] != 0; }
     void prefetch(std::uint32_t page) const { __builtin_prefetch(&uses_[page], 1); }
+    void prefetch_to_come(std::uint32_t page) const {
+        __builtin_prefetch(&cleared_[page], 1);
+        __builtin_prefetch(&next_[std::size_t{page} * ranks_], 1);
+    }
 
     struct Found {
         bool missed;
@@ -68,10 +74,14 @@ class SlotTenants {
   private:
     // Moments of a run count its ops; 0 is never. After 2^32 - 2 of them all are one. In one cache
     // line of the host, which is asked for ahead.
-    struct alignas(32) Use {
-        std::uint32_t used = 0, written = 0, cleared = 0;
+    struct Use {
+        std::uint32_t used = 0, written = 0;
         std::uint64_t lines = 0;  // used since it was cleared, whenever
     };
+    void forget(std::uint32_t page) {
+        uses_[page] = {};
+        cleared_[page] = 0;
+    }
     // Within an op ranks come one after the other.
     using Moment = std::uint64_t;
     [[nodiscard]] static Moment moment(std::uint32_t op, std::uint32_t rank) {
@@ -90,9 +100,10 @@ class SlotTenants {
 
     std::uint32_t ranks_, ways_, set_mask_;
     std::uint32_t clock_ = 0;
-    HugeVector<Use> uses_;              // [page]
-    ZeroedArray<std::uint32_t> first_;  // [set] 1 + page * ranks + rank of a tenant; 0: none
-    HugeVector<std::uint32_t> next_;    // [page * ranks + rank] of the same set
+    HugeVector<Use> uses_;               // [page]
+    HugeVector<std::uint32_t> cleared_;  // [page] the moment; apart, as few ops ask for it
+    ZeroedArray<std::uint32_t> first_;   // [set] 1 + page * ranks + rank of a tenant; 0: none
+    HugeVector<std::uint32_t> next_;     // [page * ranks + rank] of the same set
 
     struct Joining {
         std::uint32_t set, tenant;  // page * ranks + rank

@@ -67,7 +67,7 @@ TEST_CASE("an adaptive mapping gives the kernel's frames, and then random ones o
     const auto source = placement->open({1, 0, 0});
     std::set<Frame> held;
     for (int i = 0; i < 1000; ++i) {
-        const Frame frame = source->alloc({}).value();
+        const Frame frame = *source->alloc({});
         CHECK(frame == kernel->alloc({}));
         held.insert(frame);
     }
@@ -75,7 +75,7 @@ TEST_CASE("an adaptive mapping gives the kernel's frames, and then random ones o
     source->shuffle();  // a second time there is nothing new to draw from
     std::vector<Frame> drawn;
     for (int i = 0; i < 8000; ++i) {
-        drawn.push_back(source->alloc({}).value());
+        drawn.push_back(*source->alloc({}));
         CHECK(held.insert(drawn.back()).second);
     }
     // Neighbours are rare: of random draws one in 8000 follows the one before it.

@@ -23,7 +23,7 @@ TEST_CASE("a large page goes where fewest are, also when others were freed since
     const auto colour_of = [](Frame frame) { return frame.raw() / huge_frames % colours; };
     std::vector<std::vector<Frame>> held(colours);
     for (int i = 0; i < 12; ++i) {
-        const Frame frame = source->alloc(request).value();
+        const Frame frame = *source->alloc(request);
         held[colour_of(frame)].push_back(frame);
     }
     const auto give_back = [&](std::uint32_t colour) {
@@ -33,7 +33,7 @@ TEST_CASE("a large page goes where fewest are, also when others were freed since
     for (const auto& of : held) REQUIRE(of.size() == 3);
     for (const std::uint32_t colour : {1u, 1u, 2u}) give_back(colour);
     for (int i = 0; i < 7; ++i) {
-        const Frame frame = source->alloc(request).value();
+        const Frame frame = *source->alloc(request);
         std::size_t least = 4;
         for (const auto& of : held) least = std::min(least, of.size());
         CHECK(held[colour_of(frame)].size() == least);
@@ -58,7 +58,7 @@ TEST_CASE("beside large pages of one colour each, small ones take what lies in s
     std::set<std::uint32_t> seen;
     std::uint32_t large = 0;
     for (std::uint32_t i = 0; i < 8 * (huge_frames - 1); ++i) {
-        const Frame frame = source->alloc({}).value();
+        const Frame frame = *source->alloc({});
         large += frame.raw() / huge_frames % 2;
         CHECK(seen.insert(frame.raw()).second);
     }

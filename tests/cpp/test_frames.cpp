@@ -48,7 +48,7 @@ std::uint32_t taken_by(const Memory& memory, unsigned order) {
 }
 
 Frame take(Memory& memory, unsigned order, MigrateType type = MigrateType::movable) {
-    return memory.alloc({0, order, type}, Memory::Mark::none).value();
+    return *memory.alloc({0, order, type}, Memory::Mark::none);
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ TEST_CASE("no frame is handed out twice, blocks are aligned, and all merge back"
 TEST_CASE("a fresh node hands out Normal's frames in order of address, then DMA32's") {
     Memory memory(linux_layout(big, 1, 2), 1);
     for (std::uint32_t f = 0; f < 3000; ++f) REQUIRE(take(memory, 0) == Frame((1u << 20) + f));
-    std::optional<Frame> last;
+    MaybeFrame last;
     while (const auto frame = memory.alloc({0, 10}, Memory::Mark::low)) last = frame;
     CHECK(last->raw() < 1u << 20);
     CHECK(memory.below_high(~0ull));

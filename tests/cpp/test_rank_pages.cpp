@@ -18,7 +18,7 @@ using Cpus = std::map<std::uint32_t, unsigned>;  // by frame
 class NotedSource final : public FrameSource {
   public:
     NotedSource(Cpus& asked, Cpus& given_back) : asked_(asked), given_back_(given_back) {}
-    std::optional<Frame> alloc(const Request& request) override {
+    MaybeFrame alloc(const Request& request) override {
         asked_[next_] = request.cpu;
         return Frame(next_++);
     }

@@ -22,8 +22,10 @@ std::uint64_t file_page(Random& random, unsigned object) {
     return random.below(4) == 0 ? 0 : 1 + 8 * object + random.below(8);
 }
 
-// Pages come, are read and written by several objects, and go, in three phases.
-ListedProgram some_program(std::uint64_t seed, std::uint32_t pages, unsigned threads, int length) {
+// Pages come, are read and written by several objects, and go, in three phases. The first `whole`
+// of its steps move all lines of a page.
+ListedProgram some_program(std::uint64_t seed, std::uint32_t pages, unsigned threads, int length,
+                           int whole = 0) {
     Random random(seed, 0, 0, Stream::history);
     std::vector<Op> ops;
     for (int i = 0; i < length; ++i) {
@@ -31,7 +33,7 @@ ListedProgram some_program(std::uint64_t seed, std::uint32_t pages, unsigned thr
         const auto object = static_cast<std::uint16_t>(1 + page * 4 / pages);
         const unsigned thread = random.below(threads);
         const std::uint64_t lines =
-            random.below(2) == 0 ? ~0ull : random.bits64() & random.bits64();
+            i < whole || random.below(2) == 0 ? ~0ull : random.bits64() & random.bits64();
         switch (random.below(12)) {
             case 0:
                 ops.push_back(
@@ -134,6 +136,24 @@ TEST_CASE("replay equals the line-by-line reference") {
                     CHECK(fast.collisions == slow.collisions);
                 }
             }
+        }
+    }
+}
+
+// As long as lines of a page move together, one stands for all (replay.cpp).
+TEST_CASE(
+    "replay equals the reference where the lines of a page move together, and when they part") {
+    for (const std::uint32_t ranks : {1u, 3u}) {
+        for (const int whole : {700, 1500}) {
+            CAPTURE(ranks);
+            CAPTURE(whole);
+            const ListedProgram program = some_program(ranks, 200, 2, 1500, whole);
+            const auto placement = aged_node(ranks);
+            const Counters fast =
+                replay(program, *placement, small_machine, unscaled(ranks), run_on);
+            const Counters slow = SlowReplay(program, *placement, small_machine, ranks).counters();
+            CHECK(fast.table == slow.table);
+            CHECK(fast.collisions == slow.collisions);
         }
     }
 }
