@@ -21,9 +21,11 @@ class FullyAssociativeCache {
         unsigned write_backs;
     };
 
-    // Takes pages numbered 0 .. pages-1 (at most 2^26), and has room for `lines` > 0 lines.
-    FullyAssociativeCache(std::uint32_t pages, std::uint32_t lines, Random random)
-        : state_(pages), capacity_(lines), random_(random) {}
+    // Takes pages numbered 0 .. pages-1 (at most 2^26), and has room for `lines` > 0 lines. About
+    // `touched` pages are going to be used, or any number.
+    FullyAssociativeCache(std::uint32_t pages, std::uint32_t lines, Random random,
+                          std::size_t touched = HugeArray::any)
+        : state_(pages, touched), capacity_(lines), random_(random) {}
 
     Result access(std::uint32_t page, std::uint64_t lines, bool write) {
         Result result{lines & ~state_[page].resident, 0};

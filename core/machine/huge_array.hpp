@@ -1,5 +1,7 @@
 // Large arrays in huge pages where the host gives them: the simulated caches' state and what is
 // kept of a job's pages is up to 256 MiB and is hit at random, so the host's TLB decides the speed.
+// A job that is small beside the node touches few places of them, far apart. These arrays are in
+// small pages: to clear a huge page for each place takes longer than all else.
 //
 // A thread keeps the blocks that it gave back for its next replay: to hand out fresh pages and to
 // clear them takes the kernel as long as a short replay.
@@ -20,9 +22,10 @@ struct HugeBlock {
     void* memory;
     std::size_t bytes;  // whole pages
     bool fresh;         // all zero
+    bool huge = true;   // its pages, where the host gives them
 
-    // Returns at least `bytes` bytes, aligned to a page. Throws std::bad_alloc.
-    static HugeBlock take(std::size_t bytes);
+    // Returns at least `bytes` bytes, aligned to a huge page. Throws std::bad_alloc.
+    static HugeBlock take(std::size_t bytes, bool huge = true);
     // Keeps the block for this thread's next take() of about that size.
     static void give_back(HugeBlock block);
     // Zeroes the block. Pages that nobody has touched stay with the kernel: a job that is small
@@ -33,7 +36,11 @@ struct HugeBlock {
 // A zeroed byte array.
 class HugeArray {
   public:
-    explicit HugeArray(std::size_t bytes) : bytes_(bytes), block_(HugeBlock::take(bytes)) {
+    static constexpr std::size_t any = ~std::size_t{0};
+
+    // About `touched` places of it are going to be used, or any number.
+    explicit HugeArray(std::size_t bytes, std::size_t touched = any)
+        : bytes_(bytes), block_(HugeBlock::take(bytes, touched >= bytes / sparse)) {
         if (!block_.fresh) block_.clear();
     }
     ~HugeArray() {
@@ -41,7 +48,8 @@ class HugeArray {
     }
     HugeArray(HugeArray&& other) noexcept
         : bytes_(other.bytes_),
-          block_{std::exchange(other.block_.memory, nullptr), other.block_.bytes, false} {}
+          block_{std::exchange(other.block_.memory, nullptr), other.block_.bytes, false,
+                 other.block_.huge} {}
     HugeArray(const HugeArray&) = delete;
     HugeArray& operator=(const HugeArray&) = delete;
     HugeArray& operator=(HugeArray&&) = delete;
@@ -53,6 +61,8 @@ class HugeArray {
     [[nodiscard]] std::size_t size() const { return bytes_; }
 
   private:
+    static constexpr std::size_t sparse = 8 * 4096;  // at most one small page in eight is touched
+
     std::size_t bytes_;
     HugeBlock block_;
 };
@@ -64,7 +74,9 @@ class ZeroedArray {
     static_assert(std::is_trivially_copyable_v<T>);
 
   public:
-    explicit ZeroedArray(std::size_t n) : bytes_(n * sizeof(T)) {}
+    // About `touched` of its n elements are going to be used, or any number.
+    explicit ZeroedArray(std::size_t n, std::size_t touched = HugeArray::any)
+        : bytes_(n * sizeof(T), touched) {}
 
     [[nodiscard]] T& operator[](std::size_t i) { return reinterpret_cast<T*>(bytes_.data())[i]; }
     [[nodiscard]] const T& operator[](std::size_t i) const {

@@ -35,12 +35,13 @@ class MemorySideCache {
   public:
     static constexpr unsigned most_tags = 126;  // of one set: tag 0 is "empty", a byte has 7 bits
 
-    // Has `sets` pages' worth of sets: frame f lies in set f mod sets, with tag f / sets.
-    MemorySideCache(std::uint32_t sets, unsigned ways)
+    // Has `sets` pages' worth of sets: frame f lies in set f mod sets, with tag f / sets. About
+    // `touched` frames are going to be used, or any number.
+    MemorySideCache(std::uint32_t sets, unsigned ways, std::size_t touched = HugeArray::any)
         : sets_(sets),
           ways_(ways),
           set_bits_(std::has_single_bit(sets) ? static_cast<unsigned>(std::countr_zero(sets)) : 0),
-          rows_(std::size_t{sets} * ways * 64) {
+          rows_(std::size_t{sets} * ways * 64, touched) {
         assert(ways >= 1 && ways <= most_ways);
     }
 

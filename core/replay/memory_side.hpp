@@ -16,8 +16,9 @@ namespace pagelens {
 // Remembers who used a sampled frame last, who is the owner of a line that is pushed out.
 class FrameOwners {
   public:
-    FrameOwners(std::uint32_t frames, const Sampling& sampling)
-        : sampling_(sampling), owner_(sampling.dense_size(frames)) {}
+    // About `touched` frames are going to be used.
+    FrameOwners(std::uint32_t frames, const Sampling& sampling, std::size_t touched)
+        : sampling_(sampling), owner_(sampling.dense_size(frames), touched) {}
     void set(std::uint32_t frame, std::uint16_t object) { owner_[sampling_.dense(frame)] = object; }
     [[nodiscard]] std::uint16_t of(std::uint32_t frame) const {
         return owner_[sampling_.dense(frame)];
@@ -30,16 +31,17 @@ class FrameOwners {
 
 class MemorySide {
   public:
+    // About `touched` frames are going to be used.
     MemorySide(std::uint32_t frames, const Hierarchy& hierarchy, const ReplayOptions& options,
-               const FrameOwners& owners, Counters& counters)
+               const FrameOwners& owners, Counters& counters, std::size_t touched)
         : sampling_(options.sampling), owners_(owners), counters_(counters) {
         if (hierarchy.slots == 0) return;
-        main_.emplace(hierarchy.slots, hierarchy.ways, sampling_);
-        if (options.two_way) two_way_.emplace(hierarchy.slots, 2, sampling_);
+        main_.emplace(hierarchy.slots, hierarchy.ways, sampling_, touched);
+        if (options.two_way) two_way_.emplace(hierarchy.slots, 2, sampling_, touched);
         if (!options.ideal) return;
         ideal_.emplace(sampling_.dense_size(frames), sampling_.lines_in(hierarchy.slots),
-                       Random(options.seed, options.node, 0, Stream::ideal_twin));
-        used_.emplace(sampling_.dense_size(frames));
+                       Random(options.seed, options.node, 0, Stream::ideal_twin), touched);
+        used_.emplace(sampling_.dense_size(frames), touched);
     }
 
     // Lines of a sampled frame, read or written on behalf of an object.
@@ -81,10 +83,11 @@ class MemorySide {
     // A set-indexed cache, its sampled sets alone.
     class Indexed {
       public:
-        Indexed(std::uint32_t slots, std::uint32_t ways, const Sampling& sampling)
+        Indexed(std::uint32_t slots, std::uint32_t ways, const Sampling& sampling,
+                std::size_t touched)
             : set_bits_(static_cast<unsigned>(std::countr_zero(slots / ways))),
               sampling_(sampling),
-              cache_(sampling.dense_size(slots / ways), ways) {}
+              cache_(sampling.dense_size(slots / ways), ways, touched) {}
         RowResult access(std::uint32_t frame, std::uint64_t lines, bool write) {
             return cache_.access(sampling_.dense(set_of(frame)), frame >> set_bits_, lines, write);
         }

@@ -53,6 +53,14 @@ void check(const Program& program, const Placement& placement, const Hierarchy& 
     require(!o.rows->drams.empty(), "rows: at least one DRAM");
 }
 
+// The pages of all ranks: about as many frames are used, if pages that were given back are few.
+std::size_t job_pages(const Program& program, const ReplayOptions& options) {
+    return program.pages().size() * options.ranks;
+}
+std::size_t sampled_pages(const Program& program, const ReplayOptions& options) {
+    return job_pages(program, options) * options.sampling.members() / options.sampling.period();
+}
+
 class Replay {
   public:
     Replay(const Program& program, const Placement& placement, const Hierarchy& h,
@@ -63,10 +71,10 @@ class Replay {
           pages_(program, placement, o.ranks, sampling_,
                  h.l2_sets == 0 && h.caches == nullptr ? RankPages::Listed::covered
                                                        : RankPages::Listed::coloured,
-                 SlotPopulation(h.slots, std::min(o.map_bins, h.slots))),
-          owners_(placement.frames(), sampling_),
+                 SlotPopulation(h.slots, std::min(o.map_bins, h.slots), job_pages(program, o))),
+          owners_(placement.frames(), sampling_, sampled_pages(program, o)),
           counters_(program.phases(), program.objects()),
-          memory_(placement.frames(), h, o, owners_, counters_),
+          memory_(placement.frames(), h, o, owners_, counters_, sampled_pages(program, o)),
           scale_(program.phases(), program.objects()) {
         if (placement.shuffle_above() < 1 && h.slots != 0) {
             watch_.emplace(placement.shuffle_above(), sampling_.lines_in(h.slots));

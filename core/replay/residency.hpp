@@ -15,8 +15,9 @@ namespace pagelens {
 class SlotPopulation {
   public:
     // `slots` 0: no memory-side cache, only pages are counted. `bins`: of the map, at most slots.
-    SlotPopulation(std::uint32_t slots, std::uint32_t bins)
-        : slots_(slots), population_(slots), bins_(slots == 0 ? 0 : bins) {
+    // About `touched` slots are going to be used, or any number.
+    SlotPopulation(std::uint32_t slots, std::uint32_t bins, std::size_t touched = HugeArray::any)
+        : slots_(slots), population_(slots, touched), bins_(slots == 0 ? 0 : bins) {
         if (slots != 0) bin_shift_ = static_cast<unsigned>(std::countr_zero(slots / bins));
     }
 

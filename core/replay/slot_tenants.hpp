@@ -25,7 +25,7 @@ class SlotTenants {
           set_mask_(sets - 1),
           uses_(pages),
           cleared_(pages),
-          first_(sets),
+          first_(sets, std::size_t{pages} * ranks),
           next_(std::size_t{pages} * ranks) {}
 
     // The page has its frames, or is about to lose them.

@@ -86,3 +86,22 @@ TEST_CASE("a zeroed array takes memory only where somebody writes") {
           512);
     CHECK(std::ranges::count(std::span(&array[0], large / 8), 0) == large / 8 - 1);
 }
+
+TEST_CASE("an array of which few places are used takes a small page for each, and is cleared") {
+    forget_kept_blocks();
+    constexpr std::size_t large = 64 * HugeBlock::page;
+    const auto resident = [](HugeArray& array) {
+        std::vector<unsigned char> pages(large / 4096);
+        REQUIRE(mincore(array.data(), large, pages.data()) == 0);
+        return std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; });
+    };
+    {
+        HugeArray array(large, 64);
+        for (std::size_t at = 0; at < large; at += HugeBlock::page) array.data()[at] = 7;
+        CHECK(resident(array) == 64);
+    }
+    CHECK(HugeBlock::take(large).fresh);  // no block of huge pages was given back
+    HugeArray array(large, 64);
+    CHECK(resident(array) == 64);  // it is the one from before
+    CHECK(std::ranges::count(std::span(array.data(), large), 0) == large);
+}
