@@ -75,7 +75,7 @@ namespace {
 class TwoNodes final : public FrameSource {
   public:
     explicit TwoNodes(std::uint32_t spare) : spare_(spare) {}
-    std::optional<Frame> alloc(const Request& request) override {
+    MaybeFrame alloc(const Request& request) override {
         const unsigned node = (request.numas >> request.home & 1) != 0 ? request.home : 0;
         if (request.sparing && spare_-- == 0) return std::nullopt;
         return Frame(100 * node + next_[node]++);

@@ -1,6 +1,6 @@
-// Touches pages on node 0 of a guest, reads them on processor 1, or on both, for some seconds of its
-// own running time, and prints how many of them then lie on each node. Static, so that a guest needs
-// no libraries.
+// Touches pages on node 0 of a guest, reads them on processor 1, or on both, for some seconds of
+// its own running time, and prints how many of them then lie on each node. Static, so that a guest
+// needs no libraries.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
