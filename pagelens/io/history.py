@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from pagelens.frames import Step
-from pagelens.frames.steps import Io, Run
+from pagelens.frames.steps import DropCaches, Io, Run
 from pagelens.io.classify import classify
 from pagelens.io.kinds import KINDS
 from pagelens.io.recording import Recording
@@ -35,8 +35,8 @@ def transferred(recording: Recording) -> tuple[int, int]:
     return entered, direct
 
 
-def steps_with_files(steps: Sequence[Step], recording: Recording) -> tuple[Step, ...]:
-    """Return the history with the program's own transfers.
+def steps_with_files(steps: Sequence[Step], recording: Recording, dropped: bool = False) -> tuple[Step, ...]:
+    """Return the history with the program's own transfers, and with their pages dropped again if wished.
 
     They come before the last step, which allocates the program's memory.
     """
@@ -44,4 +44,4 @@ def steps_with_files(steps: Sequence[Step], recording: Recording) -> tuple[Step,
     files = [Io(size=size, how=how) for size, how in ((buffered, True), (direct, False)) if size > 0]
     last = [steps[-1]] if steps and isinstance(steps[-1], Run) else []
     before = steps[: len(steps) - len(last)]
-    return (*before, *files, *last)
+    return (*before, *files, *([DropCaches()] if dropped else []), *last)

@@ -29,6 +29,8 @@ def test_each_page_enters_the_page_cache_once_and_direct_transfers_do_not() -> N
     assert transferred(recording) == (14 * PAGE, 7 * PAGE)
     steps = steps_with_files(parse_history("boot; age(jobs=2); run"), recording)
     assert steps == parse_history(f"boot; age(jobs=2); io({14 * PAGE}B); io({7 * PAGE}B, direct); run")
+    dropped = steps_with_files(parse_history("boot; run"), recording, dropped=True)
+    assert dropped == parse_history(f"boot; io({14 * PAGE}B); io({7 * PAGE}B, direct); drop_caches; run")
 
 
 def test_files_that_were_cached_before_add_nothing() -> None:
@@ -37,23 +39,32 @@ def test_files_that_were_cached_before_add_nothing() -> None:
     assert steps_with_files(steps, recording) == steps
 
 
-def ensemble(time_s: float, share: float) -> Ensemble:
+def ensemble(time_s: float, share: float, remote: float = 0.0) -> Ensemble:
     placements = pl.DataFrame(
         {"node": [0, 1], "policy": "aged", "time_s": time_s, "conflict_share": share, "large_pages": 3,
          "large_pages_missing": 1}
     )  # fmt: skip
 
-    return SimpleNamespace(baseline="aged", tables=SimpleNamespace(placements=placements))  # type: ignore[return-value]
+    numa = pl.DataFrame(
+        {"node": [0, 0, 1], "policy": "aged", "from": [0, 0, 0], "to": [0, 1, 0],
+         "reads": [1 - remote, remote, 1.0], "writes": 0.0}
+    )  # fmt: skip
+    tables = SimpleNamespace(placements=placements, numa=numa)
+    return SimpleNamespace(baseline="aged", tables=tables)  # type: ignore[return-value]
 
 
 def test_the_difference_is_said_in_words() -> None:
-    said = " ".join(own_files_in_words(ensemble(1.1, 0.3), ensemble(1.0, 0.2), 10**9))
+    with_files = ensemble(1.1, 0.3, remote=0.5)
+    said = " ".join(own_files_in_words(with_files, ensemble(1.0, 0.2), ensemble(1.1, 0.25), 10**9))
     assert "1 GB of the page cache" in said
-    assert "10.0% slower" in said
-    assert "30%, and 20% with direct I/O" in said
+    assert "10.0% slower in the median than with direct I/O" in said
+    assert "With the files dropped before, it would be no faster and no slower." in said
+    assert "30%, 20% with direct I/O, and 25% with the files dropped before" in said
+    assert "another NUMA node: 25%, 0% with direct I/O" in said  # half of node 0, and nothing of node 1
     assert "Large pages" not in said
-    same = " ".join(own_files_in_words(ensemble(1.0, 0.2), ensemble(1.0, 0.2), 10**9))
-    assert "does not change its speed" in same
+    same = " ".join(own_files_in_words(ensemble(1.0, 0.2), ensemble(1.0, 0.2), None, 10**9))
+    assert "no faster and no slower" in same
+    assert "dropped" not in same
 
 
 def test_the_section_io_is_no_part_of_a_replay() -> None:

@@ -264,19 +264,25 @@ def explain_command(
         planned = write_nodes_plan(explanation, source.program, stated, source.directory)
         own_files: list[str] = []
         if buffered and stopped is None:
-            without = simulate(
-                source.program,
-                source.scaled,
-                [ensemble.baseline],
-                nodes,
-                history=plain,
-                seed=seed,
-                output=source.directory / "without-files",
-                phase=phase,
-                progress=not quiet,
-                precision=wanted,
+            direct, dropped = (
+                simulate(
+                    source.program,
+                    source.scaled,
+                    [ensemble.baseline],
+                    nodes,
+                    history=other,
+                    seed=seed,
+                    output=source.directory / name,
+                    phase=phase,
+                    progress=not quiet,
+                    precision=wanted,
+                )
+                for name, other in (
+                    ("without-files", plain),
+                    ("files-dropped", steps_with_files(plain, recording, dropped=True)),
+                )
             )
-            own_files = list(own_files_in_words(ensemble, without, buffered))
+            own_files = list(own_files_in_words(ensemble, direct, dropped, buffered))
     if taken.note and not quiet:
         print(taken.note, file=sys.stderr)
     if json:
