@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -30,6 +31,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Open MPI does not start ranks as root unless it is told to. Over TCP, a rank of MPICH can wait for
 # ever in MPI_Finalize: UCX takes TCP beside shared memory if nobody says otherwise.
 os.environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "UCX_TLS": "posix,self"}
+
+# What somebody measured of this machine, and keeps in their own folder, is not for tests.
+_settings = tempfile.TemporaryDirectory(prefix="pagelens-settings-")
+os.environ["XDG_CONFIG_HOME"] = _settings.name
 
 # A shell's background jobs ignore Ctrl-C, and programs that they start inherit that; ours must not here.
 signal.signal(signal.SIGINT, signal.default_int_handler)

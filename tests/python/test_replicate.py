@@ -77,7 +77,9 @@ def test_lines_are_those_of_a_plain_count(seed: int, chosen: tuple[str, ...] | N
     ]
     reads = draw.integers(0, 9, (2, 4, 3, 3)).astype(float)
     writes = (draw.random((2, 4, 3, 3)) < draw.random()).astype(float)
-    found = replicated(NumaLines(reads, writes), objects, 1, NumaRule("replicate", objects=chosen))
+    found = replicated(
+        NumaLines(reads, writes, np.zeros((2, 2))), objects, 1, NumaRule("replicate", objects=chosen)
+    )
     assert found is not None
     assert found.writes is writes
     expected = np.zeros_like(reads)
