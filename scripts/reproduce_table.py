@@ -105,8 +105,10 @@ def main() -> None:
     write_table(
         arguments.output,
         "Published figures, reproduced",
-        f"Written by `python scripts/reproduce_table.py` from `pagelens reproduce` at {scale} scale, seed "
-        f"{seed}. Of {of_all.claims} predicted claims **{of_all.held} hold, {of_all.failed} do not**; inputs "
+        "Are published figures about page placement right, and does the model give them, too? "
+        "`python scripts/reproduce_table.py` wrote this page from `pagelens reproduce` at "
+        f"{scale} scale, seed {seed}. "
+        f"Of {of_all.claims} predicted claims **{of_all.held} hold, {of_all.failed} do not**; inputs "
         "and what is derived from them do not count ([what that means](../reproduce.md)). Studies with *yes* "
         "in the last column ran again with other seeds and at both ends of assumed ranges: a claim is "
         "undecided if it holds with some of these inputs only, or if it could not have failed. The figures "

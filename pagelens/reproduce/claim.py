@@ -59,11 +59,11 @@ class Tried:
 
     @property
     def in_words(self) -> str:
-        """The outcome in a sentence."""
-        power = "" if self.power is None else f"; {self.power:.0%} of plausible figures would contradict it"
+        """The outcome in sentences."""
+        power = "" if self.power is None else f" The claim's power is {self.power:.0%}."
         return (
-            f"{self.verdict.capitalize()}: {self.contradicted} of {self.inputs} plausible inputs contradict "
-            f"it, the obtained figure goes from {self.low:.3g} to {self.high:.3g}{power}."
+            f"{self.verdict.capitalize()}: the claim fails with {self.contradicted} of {self.inputs} inputs. "
+            f"The obtained figure goes from {self.low:.3g} to {self.high:.3g}.{power}"
         )
 
 
