@@ -270,11 +270,13 @@ def page(rows: Sequence[Row], machine: Machine, runs: int) -> str:
         )
     lines += [
         "",
-        f"Measured is the processor time of a process: of {runs} runs, in rounds over all programs, the half during",  # noqa: E501
-        "which other processors were least busy (`others busy`); the median, and the range from the 5th to",
-        "the 95th percentile. `kernel` is the part that the kernel spends on its behalf; of this the model has only the",  # noqa: E501
-        f"page faults of memory, whose share of the modelled time stands beside it. Modelled is the median of {NODES} simulated nodes under `aged`. `ratio` is modelled over",  # noqa: E501
-        "measured; the column after it is the same at full width.",
+        f"`measured` is the processor time of a process. Each program ran {runs} times, in rounds over all",
+        "programs. The half of these runs counts during which other processors were least busy",
+        "(`others busy` says how busy). The table has the median of this half, and its 5th and 95th",
+        "percentile. `kernel` is the part of the time that the kernel spends on the program's behalf",
+        "(measured). The model has only the page faults of that part; their share of the modelled time is",
+        f"in `page faults`. `modelled` is the median of {NODES} simulated nodes under `aged`. `ratio` is",
+        "modelled over measured time; `at full width` is that ratio without samples of instructions.",
     ]
     return "\n".join(lines) + "\n"
 
