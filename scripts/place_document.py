@@ -93,9 +93,10 @@ def _document(found: dict[tuple[str, str], tuple[str, Any]]) -> list[str]:
     lines += [
         "",
         "In cache mode the cache is as large as the largest power of two that the capacity holds. The two",
-        "shares are those of random frames and of frames in a row. These optima are below",
-        f"{MOST_OF_GAIN:.0%}, if only by rounding: {', '.join(short) or 'none'}. The optimum bounds all",
-        "static placements, so no other choice of objects gains what is missing there.",
+        "shares are those of random frames and of frames in a row, the lower one first. A share above 100%",
+        "is possible where bandwidth decides, because both memories work at the same time. These optima are",
+        f"below {MOST_OF_GAIN:.0%}, if only by rounding: {', '.join(short) or 'none'}. The optimum bounds",
+        "all static placements, so no other choice of objects gains what is missing there.",
     ]  # fmt: skip
     for (program, machine), (text, _) in found.items():
         lines += ["", f"## {program} on {machine}", "", "```", text, "```", ""]
