@@ -235,7 +235,8 @@ def _head(measured, folder):  # type: ignore[no-untyped-def]
     return [
         "# Reads and writes of programs, predicted and measured",
         "",
-        f"Written by `scripts/io_table.py` at commit {commit()} on {measured.file_system.type},",
+        "How near does the model come to what programs' reads and writes take?",
+        f"`scripts/io_table.py` wrote this page at commit {commit()} on {measured.file_system.type},",
         f"Linux {kernel}, {processor},",
         "in a virtual machine, beside other programs. A round of `pagelens measure io` came before and after",
         f"each of the {RUNS} rounds in which the programs were recorded. Processor times are in ms, of the",
