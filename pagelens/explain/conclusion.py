@@ -82,6 +82,8 @@ def conclude(
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if cause is not None:
         sentences += causes_in_words(machine, cause, [c for c in collisions if c.policy == baseline])
+    else:
+        sentences.append(_limit_alone(base))
     sentences += page_faults_in_words(base)
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else [])]
@@ -104,17 +106,29 @@ def _no_effect(where: str, most: float, remedies: Sequence[RemedyGain], nodes: i
             f"No effect of page placement was found for this program on {_node(where)}: {history}. Whether "
             "a remedy helps stays open."
         )
+    claimless = [f"'{remedy.policy}'" for remedy in remedies if remedy.verdict == "bounds disagree"]
+    apart = f"apart from {', '.join(claimless)}, " if claimless else ""
     return (
-        f"Page placement does not matter for this program on {_node(where)}{as_far}: {history}, and no "
-        "remedy saves more than that."
+        f"Page placement does not matter for this program on {_node(where)}{as_far}: {history}, and "
+        f"{apart}no remedy saves more than that."
     )
 
 
 def _elsewhere(base: Distribution) -> str:
     """Say what limits a program whose speed does not depend on placement."""
+    return f"To make it faster, look elsewhere: {_limit(base)}."
+
+
+def _limit_alone(base: Distribution) -> str:
+    """Say what limits a program of which no mechanism was removed, for example since the run was stopped."""
+    return f"Which mechanism costs the time is not known yet, but {_limit(base)}."
+
+
+def _limit(base: Distribution) -> str:
     limit = max(base.resources, key=lambda r: r.bound_s)
-    share, name = percent(limit.bound_s / base.mean_s), RESOURCES_IN_WORDS[limit.name]
-    return f"To make it faster, look elsewhere: {share} of its time is limited by {name}."
+    return (
+        f"{percent(limit.bound_s / base.mean_s)} of its time is limited by {RESOURCES_IN_WORDS[limit.name]}"
+    )
 
 
 def _bounded(bounds: BoundsRecord) -> list[str]:

@@ -18,7 +18,7 @@ def advice(remedies: Sequence[RemedyGain]) -> str:
     own = next((r for r in useful if not r.root), None)
     if first.root and own is not None:
         text += f" The best remedy without root is '{own.policy}' ({own.title}). {_gain(own)}"
-    return f"{text} docs/remedies.md has the commands."
+    return f"{text} docs/remedies.md says how to apply it."
 
 
 def other_order(remedies: Sequence[RemedyGain]) -> str:

@@ -40,7 +40,7 @@ def few_nodes_note(nodes: int) -> str:
 
 def simulated_nodes(nodes: int) -> str:
     """Return words for all nodes that were simulated."""
-    return "the one simulated node" if nodes == 1 else f"all {nodes} simulated nodes"
+    return {1: "the one simulated node", 2: "both simulated nodes"}.get(nodes, f"all {nodes} simulated nodes")
 
 
 def stopped_note(distributions: Sequence[Distribution], nodes: int) -> str:
@@ -88,8 +88,10 @@ def _spread(name: str, counts: Sequence[float]) -> str:
 
 
 def as_long(ratio: float) -> str:
-    """Return what follows the subject: "takes 1.20x as long as"."""
-    return "runs about as fast as" if is_one(ratio) else f"takes {times(ratio)} as long as"
+    """Return what follows the subject: "takes 1.20x as long as", or "runs 1.20x as fast as"."""
+    if is_one(ratio):
+        return "runs about as fast as"
+    return f"takes {times(ratio)} as long as" if ratio > 1 else f"runs {times(1 / ratio)} as fast as"
 
 
 def is_one(ratio: float) -> bool:

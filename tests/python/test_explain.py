@@ -12,6 +12,7 @@ from pagelens.explain.cause_words import interaction_in_words, why_fresh_is_slow
 from pagelens.explain.conclusion import _no_effect, _one_numa_node, _size
 from pagelens.explain.model import Explanation
 from pagelens.explain.remedy_words import advice, other_order
+from pagelens.explain.words import as_long, few_nodes_note
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +177,27 @@ def test_what_stays_open_is_not_said_to_make_no_difference(explanation: Explanat
     says = [_no_effect("Cori KNL", 1.004, remedies) for remedies in ([unsure], [decided], [])]
     assert ["no remedy saves more" in text for text in says] == [False, True, True]
     assert says[0].endswith("Whether a remedy helps stays open.")
+    claimless = decided.model_copy(update={"policy": "close", "verdict": "bounds disagree"})
+    said = _no_effect("Cori KNL", 1.004, [decided, claimless])
+    assert said.endswith("and apart from 'close', no remedy saves more than that.")
+
+
+def test_what_limits_a_program_is_said_where_no_mechanism_was_removed() -> None:
+    ensemble = synthetic.ensemble(nodes=8)
+    none = dataclasses.replace(ensemble.tables, counterfactuals=ensemble.tables.counterfactuals.head(0))
+    sentences = explain(dataclasses.replace(ensemble, tables=none)).conclusion.sentences
+    limits = [said for said in sentences if "limited by" in said]
+    assert len(limits) == 1
+    assert limits[0].startswith("Which mechanism costs the time is not known yet, but ")
+    whole = explain(ensemble).conclusion.sentences
+    assert not any("is not known yet" in said for said in whole)
+
+
+def test_a_program_that_is_faster_than_on_contiguous_frames_is_said_to_be_faster() -> None:
+    assert as_long(0.5) == "runs 2.0x as fast as"
+    assert as_long(2.0) == "takes 2.0x as long as"
+    assert as_long(1.001) == "runs about as fast as"
+    assert few_nodes_note(2).split(", ")[1].startswith("both simulated nodes can be fast")
 
 
 def test_a_machine_has_the_article_of_its_name() -> None:
