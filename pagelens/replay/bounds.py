@@ -3,6 +3,7 @@
 The lines that leave L1 are known, because L1 is indexed below the page. Placement decides only where they are
 served. At best L2 serves all of them. At worst each of them misses every cache, opens a row of DRAM in the
 busiest bank of its channel, and pushes out a dirty line, and every access that may need a page walk has one.
+Pages of the size with the cheapest faults are mapped at best, and of that with the dearest at worst.
 The time of every placement lies between these two, at the frequency of the median node.
 """
 
@@ -10,7 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagelens.machine import TRANSLATION_COUNTS, CoreTimes, Machine, NumaLoad, RankLoad, modelled_times
+from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_BYTES, LINE_BYTES
+from pagelens.machine import (
+    FAULT_COUNTS,
+    TRANSLATION_COUNTS,
+    CoreTimes,
+    Machine,
+    NumaLoad,
+    RankLoad,
+    modelled_times,
+)
 from pagelens.machine.dram import Dram
 from pagelens.machine.schema import ServedBy
 from pagelens.replay.run import Floats, lines_past_l1
@@ -55,11 +65,14 @@ def bounds(
         "l2_accesses": reads,
         "l2_misses": none,
     }
+    cheap, dear = _faults(machine, LINE_BYTES / FRAME_BYTES * moved[:, 3])
+    at_best |= cheap
     walks = {"stlb_hits": reads, "walks": reads, "walker_loads": TABLE_LEVELS * reads}
     lines = reads + writes
     pushed_out = reads + writes if served_by == "memory-side cache" else none
     at_worst = {
         **at_best,
+        **dear,
         **(walks if machine.page_walk is not None else {}),
         "l2_misses": reads,
         "l2_write_backs": moved[:, 1],
@@ -85,6 +98,16 @@ def bounds(
         axis=0,
     )
     return Bounds(least.time_s, np.maximum(most, least.time_s))
+
+
+def _faults(machine: Machine, pages: Floats) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Return the cheapest faults that map so many pages of 4 KiB, and the dearest."""
+    price, of_large = machine.page_fault, HUGE_PAGE_BYTES // FRAME_BYTES
+    if price is None:
+        return {}, {}
+    ways = [(pages, np.zeros_like(pages)), *((0 * pages, n * pages / of_large) for n in (1, MOST_CLEARED))]
+    ways.sort(key=lambda way: float(price.seconds(*way).sum()))
+    return dict(zip(FAULT_COUNTS, ways[0], strict=True)), dict(zip(FAULT_COUNTS, ways[-1], strict=True))
 
 
 def _worst_loads(machine: Machine, phases: int) -> list[NumaLoad | None]:

@@ -72,6 +72,24 @@ def test_no_mechanism_takes_page_faults_away(simulations: dict[str, Simulation])
     assert least.times.resources["page faults"].sum() == pytest.approx(ARRAYS / 4096 * SMALL_S)
 
 
+@pytest.mark.parametrize("policy", ["aged", "2m"])
+def test_no_placement_takes_less_or_more_than_the_bounds(
+    simulations: dict[str, Simulation], policy: str
+) -> None:
+    bounds, found = simulations["priced"].bounds(), run(simulations["priced"], policy)
+    assert np.all(bounds.least_s <= found.times.time_s)
+    assert np.all(found.times.time_s <= bounds.most_s)
+    assert bounds.least_s.sum() >= ARRAYS / (2 << 20) * LARGE_S
+
+
+def test_dear_faults_leave_open_whether_placement_matters() -> None:
+    dear = Simulation(
+        declared("stream-triad", ARRAYS, 1), machine(PRICE.replace("1.5 us", "1 ms")), 1
+    ).bounds()
+    assert dear.most_s.sum() >= ARRAYS / 4096 * 1e-3
+    assert dear.least_s.sum() == pytest.approx(ARRAYS / (2 << 20) * LARGE_S, rel=0.5)
+
+
 def test_a_memory_side_cache_has_no_price_of_pages() -> None:
     with pytest.raises(UsageError, match=r"page_fault.*no effect"):
         machine(base="cori-knl-cache")
