@@ -14,6 +14,7 @@ from pagelens.explain.model import (
     MachineRecord,
     ProgramRecord,
     RemedyGain,
+    ResourceRecord,
     TimedRecord,
 )
 from pagelens.explain.remedy_words import advice, any_unsure, harm_in_words, other_order, unknown_in_words
@@ -62,8 +63,7 @@ def conclude(
                 _no_effect(where, most, remedies, 0 if (bounded := _bounded(bounds)) else base.nodes),
                 *bounded,
                 *([] if bounded else _rare(base.nodes)),
-                *([] if any_unsure(remedies) else [_elsewhere(base)]),
-                *page_faults_in_words(base),
+                *_elsewhere(base, any_unsure(remedies)),
                 *_where_it_lies(machine),
                 *unknown_in_words(remedies, base.nodes),
                 *harm_in_words(remedies),
@@ -114,9 +114,17 @@ def _no_effect(where: str, most: float, remedies: Sequence[RemedyGain], nodes: i
     )
 
 
-def _elsewhere(base: Distribution) -> str:
-    """Say what limits a program whose speed does not depend on placement."""
-    return f"To make it faster, look elsewhere: {_limit(base)}."
+def _elsewhere(base: Distribution, unsure: bool) -> list[str]:
+    """Say what limits a program whose speed does not depend on placement, unless that is `unsure`.
+
+    Cores wait and compute beside page faults. So where these limit most phases, their own time is said alone.
+    """
+    faults = page_faults_in_words(base)
+    if unsure:
+        return faults
+    if faults and _most_limiting(base).name == "page faults":
+        return ["To make it faster, look elsewhere.", *faults]
+    return [f"To make it faster, look elsewhere: {_limit(base)}.", *faults]
 
 
 def _limit_alone(base: Distribution) -> str:
@@ -125,10 +133,14 @@ def _limit_alone(base: Distribution) -> str:
 
 
 def _limit(base: Distribution) -> str:
-    limit = max(base.resources, key=lambda r: r.bound_s)
+    limit = _most_limiting(base)
     return (
         f"{percent(limit.bound_s / base.mean_s)} of its time is limited by {RESOURCES_IN_WORDS[limit.name]}"
     )
+
+
+def _most_limiting(base: Distribution) -> ResourceRecord:
+    return max(base.resources, key=lambda r: r.bound_s)
 
 
 def _bounded(bounds: BoundsRecord) -> list[str]:

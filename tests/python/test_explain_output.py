@@ -22,7 +22,7 @@ from pagelens.explain.cause_words import causes_in_words
 from pagelens.explain.conclusion import conclude
 from pagelens.explain.figures import draw_all
 from pagelens.explain.html import render_html
-from pagelens.explain.model import AttributionRecord, PartRecord
+from pagelens.explain.model import AttributionRecord, PartRecord, ResourceRecord
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.schema import json_reference, json_schema
 from pagelens.replay.mechanisms import (
@@ -99,6 +99,22 @@ def test_many_causes_do_not_hide_how_sure_the_answer_is(explanation: Explanation
     assert "all 24 simulated nodes can be fast with a chance of 29%." in said
     assert f"The best remedy is '{e.remedies[0].policy}'" in said
     assert "14% to other causes." in said
+
+
+def test_a_share_of_page_faults_is_said_once(explanation: Explanation) -> None:
+    """Cores compute and wait beside them, so a phase that they limit has less of them than its time."""
+    e = explanation
+    faults = ResourceRecord(name="page faults", busy_s=0.06, bound_s=0.1)
+    waits = ResourceRecord(name="latency", busy_s=0.04, bound_s=0.0)
+    base = next(d for d in e.distributions if d.policy == e.baseline)
+    same = base.model_copy(
+        update={"times_s": [0.1, 0.1], "resources": [faults, waits], "p5_s": 0.1, "p95_s": 0.1}
+    )
+    found = conclude(e.program, e.machine, e.baseline, e.bounds, [same], [], [], [], [])
+    said = " ".join(found.sentences)
+    assert not found.placement_matters
+    assert "look elsewhere. Page faults take 60% of its time" in said
+    assert "100%" not in said
 
 
 def test_the_conclusion_says_what_few_nodes_leave_open(explanation: Explanation) -> None:
