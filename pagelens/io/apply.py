@@ -44,6 +44,7 @@ _HINTS = "ROMIO_HINTS"
 _HINT = re.compile(r"([a-z_]{1,64})=(\S{1,128})")
 _SIZES = ("cb_buffer_size", "ind_rd_buffer_size", "ind_wr_buffer_size", "striping_unit")  # bytes
 _READ_BYTES = 1 << 20
+_UNREAD = "unread: "  # in place of a digest, before why
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ class Compared:
     hdf5: int  # of these, files of HDF5 whose contents were compared, and not their bytes
     unequal: tuple[str, ...]  # that differ between the two ways
     unsteady: tuple[str, ...]  # that differ from run to run as the program is
+    unread: tuple[str, ...] = ()  # that could not be read after any run, and so were not compared
 
 
 def without_effect(words: Sequence[str]) -> list[str]:
@@ -218,6 +220,8 @@ def compare(
         name for name in names
         if name not in unsteady and any(of[name] != digests[0][0][name] for of in digests[1])
     )  # fmt: skip
+    all_digests = digests[0] + digests[1]
+    unread = {name for name in names if all(of[name].startswith(_UNREAD) for of in all_digests)}
     plain, applied = times
     return Compared(
         plain_cpu_s=median(cpu for cpu, _ in plain),
@@ -225,9 +229,10 @@ def compare(
         applied_cpu_s=median(cpu for cpu, _ in applied),
         applied_wall_s=median(wall for _, wall in applied),
         files=len(files),
-        hdf5=len(by_content),
-        unequal=unequal,
-        unsteady=unsteady,
+        hdf5=sum(str(path) not in unread for path in by_content),
+        unequal=tuple(name for name in unequal if name not in unread),
+        unsteady=tuple(name for name in unsteady if name not in unread),
+        unread=tuple(name for name in names if name in unread),
     )
 
 
@@ -269,5 +274,5 @@ def _digest(path: Path, by_content: bool) -> str:
             while part := file.read(_READ_BYTES):
                 found.update(part)
     except OSError as error:
-        return f"{error.strerror or error}"
+        return f"{_UNREAD}{error.strerror or error}"
     return found.hexdigest()

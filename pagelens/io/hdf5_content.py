@@ -53,7 +53,7 @@ def content_digest(path: Path) -> str:
                     found.update(raw.read(file.userblock_size))
             for part in _objects(file, {}, file):
                 found.update(part)
-    except (RuntimeError, KeyError, ValueError) as error:
+    except (RuntimeError, KeyError, TypeError, ValueError) as error:
         raise OSError(f"HDF5 cannot read it: {error}") from None
     return found.hexdigest()
 
@@ -129,6 +129,8 @@ def _values(values: Any, file: h5py.File) -> Iterator[bytes]:
             yield from _values(values[name], file)
     elif isinstance(values, np.ndarray) and values.dtype.hasobject:
         for value in values.ravel():
+            if isinstance(value, np.ndarray):  # else the end of one row could be the beginning of the next
+                yield repr(value.shape).encode()
             yield from _values(value, file)
     elif isinstance(values, np.ndarray | np.generic):
         yield np.ascontiguousarray(values).tobytes()

@@ -14,6 +14,7 @@ import pytest
 from run_library import PROGRAMS
 from test_io_model import recording_of, transfer, with_tables
 
+from pagelens.cli.text.io_compare import render_comparison
 from pagelens.errors import UsageError
 from pagelens.io import Advice, compare, parse_property, record_program
 from pagelens.io.apply import next_prime
@@ -179,6 +180,45 @@ def test_every_change_of_a_file_is_found(change: str, tmp_path: Path) -> None:
     with h5py.File(path, "a") as file:
         CHANGES[change](file)
     assert content_digest(path) != before
+
+
+def test_where_a_ragged_row_ends_counts(tmp_path: Path) -> None:
+    for name, rows in (("a", ([1, 2], [3])), ("b", ([1], [2, 3]))):
+        with h5py.File(tmp_path / name, "w") as file:
+            data = file.create_dataset("rows", 2, h5py.vlen_dtype("i4"))
+            for number, row in enumerate(rows):
+                data[number] = row
+    assert content_digest(tmp_path / "a") != content_digest(tmp_path / "b")
+
+
+@pytest.mark.parametrize("name", [b"when", b"caf\xe9"])
+def test_what_h5py_cannot_express_cannot_be_read(name: bytes, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a", "w") as file:
+        kind = h5py.h5t.UNIX_D32LE if name == b"when" else h5py.h5t.STD_I32LE
+        h5py.h5d.create(file.id, name, kind, h5py.h5s.create_simple((4,)))
+        file["text"] = 1
+    with pytest.raises(OSError, match="HDF5 cannot read it"):
+        content_digest(tmp_path / "a")
+
+
+def test_files_that_cannot_be_read_do_not_count_as_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "across.py").write_text(ACROSS)
+    words = [sys.executable, "across.py"]
+    subprocess.run(words, check=True)
+
+    def without_filter(path: Path) -> str:
+        raise OSError(f"Can't open {path.name} (required filter 'zfp' is not registered)")
+
+    monkeypatch.setattr("pagelens.io.apply.content_digest", without_filter)
+    done = compare(words, BOTH, 1, [tmp_path / "across.h5"])
+    assert (done.hdf5, done.unequal, done.unsteady) == (0, (), ())
+    assert done.unread == (str(tmp_path / "across.h5"),)
+    said = " ".join(render_comparison(done, None, BOTH, 1))
+    assert "Of 1 file that the program wrote, 0 have" in said
+    assert "could not be read" in said
 
 
 def test_damaged_and_other_files(tmp_path: Path) -> None:

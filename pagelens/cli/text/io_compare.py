@@ -33,7 +33,7 @@ def render_comparison(
         yield from wrap("The program has no write that would be made direct.")
     if saved is None and advice.hdf5:
         yield from wrap("The model does not know what these properties of HDF5 change in this program.")
-    equal = found.files - len(found.unequal) - len(found.unsteady)
+    equal = found.files - len(found.unequal) - len(found.unsteady) - len(found.unread)
     written = f"{count_noun(found.files, 'file')} that the program wrote"
     same = "contents" if found.hdf5 else "bytes"
     yield from wrap(f"Of {written}, {equal} {'has' if equal == 1 else 'have'} the same {same} both ways.")
@@ -41,6 +41,13 @@ def render_comparison(
         yield from wrap(
             f"Of {count_noun(found.hdf5, 'file')} of HDF5, all objects, attributes and values were compared, "
             "and of others the bytes."
+        )
+    if found.unread:
+        names = ", ".join(found.unread)
+        yield from wrap(
+            f"These could not be read, so whether they have the same contents is not known: {names}. HDF5 "
+            "needs the plugins of all filters that they use (HDF5_PLUGIN_PATH), and cannot read one file of "
+            "several that belong together."
         )
     if found.unsteady:
         names = ", ".join(found.unsteady)
