@@ -204,20 +204,21 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         )
     else:
         fastest = min(distributions, key=lambda d: d.median_s)
+        under = f"'{base.policy}'" + (" (on a node that has run other jobs)" if base.policy == "aged" else "")
         if len(distributions) == 1:
-            yield f"{matters}. It was simulated under '{base.policy}' only."
+            yield f"{matters}. It was simulated under {under} only."
         elif fastest is base:
-            yield f"{matters}. It runs fastest under '{base.policy}'."
+            yield f"{matters}. It runs fastest under {under}."
         else:
             ratio = fastest.gain_median if fastest.surely_differs else 1.0
-            yield f"{matters}: under '{base.policy}' it {as_long(ratio)} under '{fastest.policy}' (modelled)."
+            yield f"{matters}: under {under} it {as_long(ratio)} under '{fastest.policy}' (modelled)."
     if base.slower_20_percent >= 0.005:
         worst = base.worst_s / base.median_s * base.median_slowdown
         share = percent(base.slower_20_percent)
         best = min(distributions, key=lambda d: d.best_s)
-        under = f", which is under '{best.policy}'" if best.best_s < base.best_s else ""
+        faster = f", which is under '{best.policy}'" if best.best_s < base.best_s else ""
         yield (
-            f"{share} of the nodes are more than 20% slower than the best run{under}, and the worst takes "
+            f"{share} of the nodes are more than 20% slower than the best run{faster}, and the worst takes "
             f"{times(worst)} as long as that run."
         )
     elif base.p95_s / base.p5_s > MATTERS:

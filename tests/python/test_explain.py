@@ -159,6 +159,15 @@ def test_the_best_run_is_named_where_it_is_under_another_policy(explanation: Exp
     assert "than the best run, which is under 'contiguous', and the worst" in beside
 
 
+def test_aged_is_explained_where_no_other_sentence_does(explanation: Explanation) -> None:
+    base = explanation.distribution("aged")
+    slower = base.model_copy(update={"policy": "random", "median_s": 2 * base.median_s})
+    for beside, said in (([], "was simulated"), ([slower], "runs fastest")):
+        assert f"It {said} under 'aged' (on a node that has run other jobs)" in next(
+            _size("Cori KNL", base, [base, *beside])
+        )
+
+
 def test_where_placement_does_not_matter_that_is_all_that_is_said() -> None:
     found = explain(synthetic.ensemble(nodes=8, placement_matters=False)).conclusion
     assert not found.placement_matters
