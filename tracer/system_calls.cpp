@@ -49,6 +49,13 @@ void present_files(AddressSpace& space, const std::vector<FileMapping>& mappings
     }
 }
 
+std::optional<Event> unmapped_by(const SystemCall& call) {
+    const auto& argument = call.argument;
+    if (call.number != nr::munmap || argument[1] == 0 || argument[0] % page_bytes != 0)
+        return std::nullopt;
+    return pages(EventKind::unmap, argument[0], argument[1]);
+}
+
 void page_events(const SystemCall& call, std::int64_t result, AddressSpace& space,
                  const std::function<void(const Event&)>& emit) {
     if (result < 0 && result > -4096) return;  // an errno
@@ -62,9 +69,6 @@ void page_events(const SystemCall& call, std::int64_t result, AddressSpace& spac
                     space.page_cache.of_descriptor(static_cast<int>(argument[4]), argument[5]))
                 emit(pages(EventKind::map_file, value, argument[1],
                            *first | (is_shared(argument[3]) ? shared_mapping : 0)));
-            break;
-        case nr::munmap:
-            emit(pages(EventKind::unmap, argument[0], argument[1]));
             break;
         case nr::brk: {
             const std::uint64_t old_end = (space.program_break + page_bytes - 1) / page_bytes;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/accesses/event.hpp"
@@ -33,7 +34,11 @@ struct AddressSpace {
     PageCacheNumbers page_cache{};
 };
 
-// Calls `emit` for each event, in their order.
+// What a call gives back for certain, to be told before it is made: as soon as it has given them
+// back, another thread can get these pages.
+std::optional<Event> unmapped_by(const SystemCall& call);
+
+// Calls `emit` for each other event, in their order.
 void page_events(const SystemCall& call, std::int64_t result, AddressSpace& space,
                  const std::function<void(const Event&)>& emit);
 

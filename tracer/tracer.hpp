@@ -113,6 +113,7 @@ class Tracer {
     void define_files();
     void sync(Vcpu& vcpu);
     void given_back(Vcpu& vcpu, const Event& event);
+    void unmap(Vcpu& vcpu, const SystemCall& call);
     void forget_pages(Vcpu& vcpu);
     void know_heap(std::uint64_t program_break);
     void know_files(Vcpu& vcpu);

@@ -155,9 +155,20 @@ void Tracer::system_call(Vcpu& vcpu, const SystemCall& call) {
         case nr::clone3:
             sync(vcpu);
             break;
+        case nr::munmap:
+            unmap(vcpu, call);
+            break;
         default:
             break;
     }
+}
+
+void Tracer::unmap(Vcpu& vcpu, const SystemCall& call) {
+    if (vcpu.block == nullptr) return;
+    const std::optional<Event> event = unmapped_by(call);
+    if (!event) return;
+    given_back(vcpu, *event);
+    if (threads_ > 1) sync(vcpu);  // before others get these pages
 }
 
 void Tracer::system_call_returned(Vcpu& vcpu, std::int64_t result) {
@@ -172,6 +183,7 @@ void Tracer::system_call_returned(Vcpu& vcpu, std::int64_t result) {
         make_room(vcpu, event_words);
         vcpu.push(event);
     });
+    if (call.number == nr::mmap && threads_ > 1) sync(vcpu);  // after others gave these pages back
     if (call.number == nr::brk) know_heap(space_.program_break);
     if (call.number == nr::mmap || call.number == nr::munmap || call.number == nr::mremap) {
         const std::uint64_t begin =

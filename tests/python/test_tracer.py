@@ -365,6 +365,15 @@ def test_a_loop_within_one_line_keeps_to_the_budget(
     assert workload.trace.summary.accesses == pytest.approx(300_000, rel=0.01)
 
 
+def test_blocks_in_pages_that_another_thread_gave_back_keep_their_name(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    workload = traced(pagelens, tmp_path, built("taken_pages"))
+    lines = {item.name.split(" ")[0]: item.lines for item in workload.objects}
+    assert lines["take"] >= 4 * 100 * 4096  # of 256 KiB each
+    assert lines.get("[mmap]", 0) < 4096
+
+
 @pytest.mark.parametrize("options", [("--accesses", "20000"), ("--skip", "20000", "--accesses", "50000")])
 def test_a_budget_with_threads(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path, options: tuple[str, ...]
