@@ -50,11 +50,20 @@ class Translations:
         Any thread may call this. If a `small_share` of the large pages was not available, that share of the
         program is assumed to be on small ones. A machine file without TLBs has zeros. Raises _core.Cancelled.
         """
-        wanted = self.begin(page_bits, offset_bytes, cancel).result()
+        wanted = self._found(page_bits, offset_bytes, cancel)
         if small_share == 0:
             return wanted
-        small = self.begin(FRAME_BITS, offset_bytes, cancel).result()
+        small = self._found(FRAME_BITS, offset_bytes, cancel)
         return {name: (1 - small_share) * wanted[name] + small_share * small[name] for name in wanted}
+
+    def _found(self, page_bits: int, offset_bytes: int, cancel: _core.CancelFlag | None) -> Counts:
+        while True:
+            try:
+                return self.begin(page_bits, offset_bytes, cancel).result()
+            except _core.Cancelled:
+                # The count may be that of another run, which alone was to stop.
+                if cancel:
+                    raise
 
     def begin(
         self, page_bits: int, offset_bytes: int = 0, cancel: _core.CancelFlag | None = None

@@ -95,6 +95,16 @@ def test_translation_that_was_cancelled_is_counted_anew() -> None:
     assert found.counts(12)["walks"].sum() > 0
 
 
+def test_a_count_that_another_run_stops_is_counted_anew() -> None:
+    found = Translations(declared("cg", 8 * MEBIBYTE, 2), load_machine("cori-knl-cache"), 1)
+    of_other: Future[Any] = Future()
+    found._made[12, 0] = of_other
+    stop = threading.Timer(0.1, of_other.set_exception, [_core.Cancelled("replay cancelled")])
+    stop.start()
+    assert found.counts(12)["walks"].sum() > 0
+    stop.join()
+
+
 def test_progress_moves_within_a_piece(tmp_path: Path) -> None:
     simulation, placement = placed("cori-knl-cache")
     moved = threading.Event()

@@ -114,7 +114,7 @@ def place_command(
     follow_exec: FollowExec = None,
     region: Region = None,
 ) -> None:
-    """Decide which objects of a program go into fast memory, or on which NUMA nodes, and write a plan."""
+    """Decide which objects go into fast memory, or on which NUMA nodes, and write a plan."""
     taken = choose_machine(machine)
     on_nodes = taken.machine.mode == "single" and taken.machine.topology.nodes > 1
     if on_nodes:
