@@ -46,15 +46,19 @@ def choose_machine(name: str | None, system: "System | None" = None) -> Chosen:
     machine = parse_machine(text.encode(), "this machine")
     note = f"machine: this one, {machine.title}"
     kept = measured_file()
-    if system is None and kept.exists():
+    if system is None:
         try:
             measured_text = kept.read_text()
             measured = parse_machine(measured_text.encode(), str(kept))
+        except FileNotFoundError:
+            pass
         except (OSError, UnicodeError, UsageError) as error:
             return Chosen(machine, f"{note}; what was measured of it cannot be used: {error}", text)
-        if _same(measured, machine):
-            return Chosen(measured, f"{note}, as measured ({kept}); --machine chooses another", measured_text)
-        note += f" ({kept} is of another)"
+        else:
+            if _same(measured, machine):
+                measured_note = f"{note}, as measured ({kept}); --machine chooses another"
+                return Chosen(measured, measured_note, measured_text)
+            note += f" ({kept} is of another)"
     advice = "; `pagelens machines detect --measure` measures what is assumed of it" if system is None else ""
     return Chosen(machine, f"{note}; --machine chooses another{advice}", text)
 

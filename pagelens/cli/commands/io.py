@@ -193,16 +193,15 @@ def _machine_with_io(name: str | None, recording: Recording, quiet: bool) -> Mac
         )
     folder, device = found
     kept = kept_file(device)
-    if kept.exists():
-        try:
-            machine = read_machine_file(kept)
-        except UsageError:
-            pass
-        else:
-            # Earlier versions measured less.
-            if machine.io is not None and machine.io.replacing_close is not None:
-                _say(f"{kept} says what operations take; `pagelens measure io` renews it")
-                return machine
+    try:
+        machine = read_machine_file(kept)
+    except UsageError:
+        pass
+    else:
+        # Earlier versions measured less.
+        if machine.io is not None and machine.io.replacing_close is not None:
+            _say(f"{kept} says what operations take; `pagelens measure io` renews it")
+            return machine
     with progress_bar(quiet, f"series on {folder}") as bar:
         text = file_with_io(choose_machine(None).text, measure_folder(folder, _SECONDS, bar))
     keep(text, device)
