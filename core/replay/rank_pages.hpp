@@ -153,7 +153,8 @@ class RankPages {
     // A frame for a rank's page, or 2^order neighbours, by the policy of the page.
     MaybeFrame alloc(std::uint32_t rank, std::uint32_t page, unsigned order, unsigned thread);
     void close_block(std::uint32_t block);
-    // Of a page that has just been mapped. A single rank needs no list: its frame says it all.
+    // Call it for a page that has just been mapped. A single rank needs no list: its frame says
+    // it all.
     void list_sampled(std::uint32_t page) {
         if (ranks_ > 1) return list_ranks(page);
         states_[page] = member_of(frames_[page]) == Sampling::none ? unlisted : first_list;
@@ -201,7 +202,7 @@ class RankPages {
     std::vector<PageRange> leaving_;
     std::vector<bool> shared_;          // [page] its frame is the page cache's
     std::vector<std::uint32_t> cache_;  // [page of the page cache] its frame, or none
-    // Of several ranks:
+    // Only several ranks have these:
     // [page] where in pool_ the room for its list begins, or `none` if it never had one
     HugeVector<std::uint32_t> lists_;
     // [page] entries of pool_ that are its own. They double where they are too few: a page that is

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from pagelens.address.units import HUGE_PAGE_FRAMES
 from pagelens.values.quantities import Seconds, Sourced, Table
 
 Floats = NDArray[np.float64]
@@ -22,5 +23,5 @@ class PageFault(Table):
 
     def seconds(self, small: Floats, large: Floats) -> Floats:
         """Return the core time of so many pages of 4 KiB and of 2 MiB."""
-        of_large = 512 * self.small.value if self.large is None else self.large.value
+        of_large = HUGE_PAGE_FRAMES * self.small.value if self.large is None else self.large.value
         return small * self.small.value + large * of_large

@@ -1,6 +1,8 @@
 """Nodes that a test can fill."""
 
-from pagelens.machine import Machine, load_machine
+from pagelens.accesses.declared import Loops, Sweep
+from pagelens.accesses.declared.loops import serial_first_touch, write
+from pagelens.machine import Machine, load_machine, parse_machine
 
 MIB = 1 << 20
 # A machine of two NUMA nodes: caches that 16 MiB do not fit into, and matrices that are assumed.
@@ -40,3 +42,14 @@ def small(fast_bytes: int = 64 * MIB) -> Machine:
     return machine.model_copy(
         update={"fast_memory": shrunk("fast_memory"), "ddr": shrunk("ddr"), "cores": cores}
     )
+
+
+def two_nodes() -> Machine:
+    """Return the machine of two NUMA nodes."""
+    return parse_machine(TWO_NODES.encode(), "small.toml")
+
+
+def initialised_by_one_thread() -> tuple[Sweep, ...]:
+    """Return the sweeps in which one thread alone writes the array `serial` first."""
+    first = Sweep("initialise", 4.0, write("serial"), first_touch=True)
+    return tuple(serial_first_touch(Loops((), (first,), {})).sweeps)

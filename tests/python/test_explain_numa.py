@@ -3,38 +3,33 @@
 import re
 
 import pytest
-from small_machine import TWO_NODES
+from small_machine import initialised_by_one_thread, two_nodes
 
 import pagelens as pl
 from pagelens.accesses.declared import Array, DeclaredWorkload, Loops, Sweep
-from pagelens.accesses.declared.loops import read, serial_first_touch, write
+from pagelens.accesses.declared.loops import read, write
 from pagelens.accesses.workload import Workload
 from pagelens.cli.text.explain import render_terminal
 from pagelens.errors import UsageError
 from pagelens.explain.html import render_html
-from pagelens.machine import Machine, load_machine, read_machine_file
+from pagelens.machine import Machine, load_machine
 
 MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    path = tmp_path_factory.mktemp("machine") / "small.toml"
-    path.write_text(TWO_NODES)
-    return read_machine_file(path)
+def machine() -> Machine:
+    return two_nodes()
 
 
 @pytest.fixture(scope="module")
 def explained(machine: Machine) -> pl.Explanation:
     """Threads read an array that one thread initialised, and one that all did."""
     arrays = dict.fromkeys(("serial", "own"), 12 * MIB)
-    first = serial_first_touch(
-        Loops((), (Sweep("initialise", 4.0, write("serial"), first_touch=True),), {})
-    ).sweeps
     loops = Loops(
         tuple(Array(name, size) for name, size in arrays.items()),
         (
-            *first,
+            *initialised_by_one_thread(),
             Sweep("initialise", 4.0, write("own"), first_touch=True),
             Sweep("warm-up", 1.0, read("serial", "own")),
             Sweep("loop", 1.0, read("serial", "own")),

@@ -41,15 +41,20 @@ with h5py.File("across.h5", "w", rdcc_nbytes=65536) as f:
 """
 
 
-def test_a_comparison_compares_what_files_of_hdf5_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def across(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words that run ACROSS in the test's own folder, which is the working one."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "across.py").write_text(ACROSS)
-    words = [sys.executable, "across.py"]
-    subprocess.run(words, check=True)
+    return [sys.executable, "across.py"]
+
+
+def test_a_comparison_compares_what_files_of_hdf5_hold(
+    across: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(across, check=True)
     plain, files = Path("across.h5").read_bytes(), [tmp_path / "across.h5"]
-    done = compare(words, BOTH, 1, files)  # the last run is with the advice
+    done = compare(across, BOTH, 1, files)  # the last run is with the advice
     assert (done.files, done.hdf5, done.unequal, done.unsteady) == (1, 1, (), ())
     assert Path("across.h5").read_bytes() != plain
     with h5py.File("across.h5") as file:
@@ -57,26 +62,21 @@ def test_a_comparison_compares_what_files_of_hdf5_hold(
         assert file["d"].id.get_chunk_info(255).byte_offset % PAGE == 0
     monkeypatch.setattr("pagelens.io.apply.can_compare", lambda: False)
     with pytest.raises(UsageError, match="install pagelens with its extra"):
-        compare(words, BOTH, 1, files)
+        compare(across, BOTH, 1, files)
 
 
-def test_a_cache_for_all_chunks_makes_the_requests_that_were_predicted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "across.py").write_text(ACROSS)
-    words = [sys.executable, "across.py"]
-    frame = classify(record_program(words, "plain.plio").recording)
+def test_a_cache_for_all_chunks_makes_the_requests_that_were_predicted(across: list[str]) -> None:
+    frame = classify(record_program(across, "plain.plio").recording)
     repeated, need = repeated_chunks(frame)
     assert need == 1 << 20
     left = chunks(frame.filter(pl.Series(~repeated)))
     assert chunks(frame) > 5 * left
     run = [sys.executable, "-m", "pagelens", "io", "run", "--apply", "hints", "--hdf5", "cache=1MiB", "--"]
-    cached = classify(record_program([*run, *words], "cached.plio").recording)
+    cached = classify(record_program([*run, *across], "cached.plio").recording)
     assert left == chunks(cached)
     assert 256 <= left < 260  # each is written once, and none is read; some other data are as large
     io = with_tables()
-    recording = record_program(words, "plain.plio").recording
+    recording = record_program(across, "plain.plio").recording
     assert saved_by_advice(recording, io, None, {"cache": 1 << 20}) is not None
     assert saved_by_advice(recording, io, None, {"cache": 1 << 19}) is None  # too small for all chunks
 
@@ -202,18 +202,15 @@ def test_what_h5py_cannot_express_cannot_be_read(name: bytes, tmp_path: Path) ->
 
 
 def test_files_that_cannot_be_read_do_not_count_as_equal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    across: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "across.py").write_text(ACROSS)
-    words = [sys.executable, "across.py"]
-    subprocess.run(words, check=True)
+    subprocess.run(across, check=True)
 
     def without_filter(path: Path) -> str:
         raise OSError(f"Can't open {path.name} (required filter 'zfp' is not registered)")
 
     monkeypatch.setattr("pagelens.io.apply.content_digest", without_filter)
-    done = compare(words, BOTH, 1, [tmp_path / "across.h5"])
+    done = compare(across, BOTH, 1, [tmp_path / "across.h5"])
     assert (done.hdf5, done.unequal, done.unsteady) == (0, (), ())
     assert done.unread == (str(tmp_path / "across.h5"),)
     said = " ".join(render_comparison(done, None, BOTH, 1))

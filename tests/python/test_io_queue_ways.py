@@ -58,7 +58,7 @@ def test_what_was_measured_in_flight_is_what_it_takes() -> None:
     assert way.cost.cpu_s * 1e6 == pytest.approx([15] * 19 + [20])
     assert way.cost.wait_s * 1e6 == pytest.approx([15] * 19 + [40])
     assert "must take" not in way.effort
-    # Of a sequence of five, five are in flight: half way between 2 and 8 for those.
+    # A sequence of five has five in flight, which lies half way between 2 and 8.
     few = found(reads[:5], disk(direct_read_in_flight=IN_FLIGHT))["queue-depth"]
     assert few.cost.cpu_s * 1e6 == pytest.approx([17.5] * 4 + [20])
     assert few.wall_s * 1e6 == pytest.approx([37.5] * 4 + [60])
@@ -66,7 +66,7 @@ def test_what_was_measured_in_flight_is_what_it_takes() -> None:
     writes = found([transfer("write", at * PAGE, direct=True) for at in range(5)],
                    disk(direct_read_in_flight=IN_FLIGHT))["queue-depth"]  # fmt: skip
     assert writes.cost.cpu_s * 1e6 == pytest.approx([20] * 5)
-    # Of 4 KiB alone, half the time is left with 8 in flight, and of 1 MiB (600 us) a quarter.
+    # With 8 in flight, requests of 4 KiB keep half of their time, and those of 1 MiB (600 us) a quarter.
     two = IN_FLIGHT.replace('"1 ms"', '"150 us"')
     large = [transfer("read", at << 20, 1 << 20, direct=True) for at in range(20)]
     assert found(large, disk(direct_read_in_flight=two))["queue-depth"].wall_s[0] * 1e6 == pytest.approx(150)

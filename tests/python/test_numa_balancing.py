@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_machine import TWO_NODES
+from small_machine import initialised_by_one_thread, two_nodes
 
 import pagelens as pl
 from pagelens.accesses.declared import Array, DeclaredWorkload, Loops, Sweep
-from pagelens.accesses.declared.loops import read, serial_first_touch, write
+from pagelens.accesses.declared.loops import read
 from pagelens.cli.text.explain import render_terminal
 from pagelens.frames import Node, find_policy, parse_history
-from pagelens.machine import Machine, read_machine_file
+from pagelens.machine import Machine
 from pagelens.replay import Run, Simulation
 from pagelens.replay.numa import FAULT_S, MOVE_S
 
@@ -21,18 +21,17 @@ LONGER = 100_000  # so that one pass takes tens of seconds
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    path = tmp_path_factory.mktemp("machine") / "small.toml"
-    path.write_text(TWO_NODES)
-    return read_machine_file(path)
+def machine() -> Machine:
+    return two_nodes()
 
 
 @pytest.fixture(scope="module")
 def reader(machine: Machine) -> DeclaredWorkload:
-    first = serial_first_touch(
-        Loops((), (Sweep("initialise", 4.0, write("serial"), first_touch=True),), {})
-    ).sweeps
-    loops = Loops((Array("serial", BYTES),), (*first, *[Sweep("loop", 1.0, read("serial"))] * PASSES), {})
+    loops = Loops(
+        (Array("serial", BYTES),),
+        (*initialised_by_one_thread(), *[Sweep("loop", 1.0, read("serial"))] * PASSES),
+        {},
+    )
     return DeclaredWorkload("reader", loops, machine.cores.count.value)
 
 

@@ -3,14 +3,14 @@
 from itertools import product
 
 import pytest
-from small_machine import TWO_NODES
+from small_machine import initialised_by_one_thread, two_nodes
 
 from pagelens.accesses.declared import Array, DeclaredWorkload, Loops, Sweep
-from pagelens.accesses.declared.loops import read, serial_first_touch, write
+from pagelens.accesses.declared.loops import read, write
 from pagelens.cli.text.place_nodes import render_nodes
 from pagelens.errors import UsageError
 from pagelens.frames import Node, find_policy, parse_history
-from pagelens.machine import Machine, load_machine, read_machine_file
+from pagelens.machine import Machine, load_machine
 from pagelens.place import OnNodes, place_on_nodes
 from pagelens.place.numa_nodes import FIRST_TOUCH, Seconds, ways_of
 from pagelens.replay import Simulation
@@ -19,23 +19,18 @@ MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    path = tmp_path_factory.mktemp("machine") / "small.toml"
-    path.write_text(TWO_NODES)
-    return read_machine_file(path)
+def machine() -> Machine:
+    return two_nodes()
 
 
 @pytest.fixture(scope="module")
 def workload(machine: Machine) -> DeclaredWorkload:
     """Threads read one array that one thread initialised, and two that all did."""
     sizes = {"serial": 6 * MIB, "own": 6 * MIB, "small": 2 * MIB}
-    first = serial_first_touch(
-        Loops((), (Sweep("initialise", 4.0, write("serial"), first_touch=True),), {})
-    ).sweeps
     loops = Loops(
         tuple(Array(name, size) for name, size in sizes.items()),
         (
-            *first,
+            *initialised_by_one_thread(),
             Sweep("initialise", 4.0, write("own", "small"), first_touch=True),
             *[Sweep("loop", 1.0, read(*sizes))] * 3,
         ),
