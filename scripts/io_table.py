@@ -1,8 +1,8 @@
 """Writes docs/results/io.md: programs recorded, predicted as they ran, advised, and the advice measured.
 
-Needs dd, tar, sqlite3 and python3. fio, h5py, MPICH and Open MPI are used if they are there. It takes some
-minutes, and 1 GB in the folder that is named. Each step can also be run alone: three times `round`, then
-`replay`, and `write`.
+What people wrote below "What this shows" stays as it is. Needs dd, tar, sqlite3 and python3. fio, h5py,
+MPICH and Open MPI are used if they are there. It takes some minutes, and 1 GB in the folder that is named.
+Each step can also be run alone: three times `round`, then `replay`, and `write`.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from pagelens.machine import Machine, choose_machine, parse_machine
 from pagelens.measure.files import Measured, file_with_io, measure_folder, pooled, replay, variants
 
 OUTPUT = Path(__file__).parent.parent / "docs/results/io.md"
+BY_HAND = "\n## What this shows\n"  # people write what follows this heading, so it stays
 RUNS = 3
 SECONDS = 6.0  # of each round of a measurement
 REQUEST = 1 << 20
@@ -159,7 +160,8 @@ def _document(folder: Path) -> str:
         ways.append(_ways(title, middle[0]))
         replays += (folder / f"{_name(title)}.replays").read_text().splitlines()
     parts = [*_head(measured, folder), *rows, *_ways_head(), *ways, *_replay_head(), *replays]
-    return "\n".join(parts) + "\n"
+    _, _, by_hand = OUTPUT.read_text().partition(BY_HAND) if OUTPUT.exists() else ("", "", "")
+    return "\n".join(parts) + "\n" + (BY_HAND + by_hand if by_hand else "")
 
 
 def _machine(measured: Measured) -> Machine:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pagelens.io import classify as paths
 from pagelens.io.kinds import KINDS
+from pagelens.io.turns import waited_for
 from pagelens.machine import Costs, Io, Machine
 from pagelens.values.quantities import Sourced
 
@@ -93,6 +94,7 @@ def predict(frame: pl.DataFrame, io: Io) -> Cost:
         if value is not None:
             put(kind == path, Cost(np.float64(value.value), np.float64(0)))  # type: ignore[arg-type]
     _dropped(frame, io, cpu_s)
+    _spun(frame, cpu_s, wait_s)
     _synchronous(frame, io, cpu_s, wait_s)
     _throttled(frame, io, cpu_s, wait_s)
     return Cost(cpu_s, wait_s)
@@ -129,6 +131,19 @@ def _elsewhere(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
     waits = np.where(frame["path"] == paths.SCATTERED_READ, frame["cold_share"], 0.0)
     waits = np.where(frame["path"].is_in([paths.DIRECT_READ, paths.DIRECT_WRITE]), 1.0, waits)
     cpu_s += waits * (frame["cpu"] != io.interrupt_core.value).to_numpy() * io.other_core.value
+
+
+def _spun(frame: pl.DataFrame, cpu_s: Floats, wait_s: Floats) -> None:
+    """Add the time in which a write waits for another thread's write to the file.
+
+    It takes as much longer as was left of the other one, with what that one itself had to wait. Meanwhile the
+    thread does what the other one does: it is busy, or waits.
+    """
+    writes = frame["path"].is_in([paths.WRITE, paths.OVERWRITE]).to_numpy()
+    place, left = waited_for(frame, writes, writes, in_order=True)
+    for at in np.flatnonzero(place >= 0).tolist():
+        cpu_s[at] += left[at] * cpu_s[place[at]]
+        wait_s[at] += left[at] * wait_s[place[at]]
 
 
 def _displaced(costs: Costs, gap_s: Floats) -> Floats:
@@ -196,9 +211,25 @@ def _synchronous(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> 
     wall = np.where(clean, 0.0, io.sync.value) + dirty * out
     cpu_s[syncs] = cpu[syncs]
     wait_s[syncs] = np.maximum(wall - cpu, 0)[syncs]
+    _joined(frame, io, syncs & clean, np.where(syncs, dirty, 0.0), cpu_s, wait_s)
     each = (frame["synchronous"] & (frame["kind"] == KINDS["write"]) & (frame["bytes"] > 0)).to_numpy()
     cpu_s[each] += base_cpu
     wait_s[each] += max(io.sync.value - base_cpu, 0)
+
+
+def _joined(
+    frame: pl.DataFrame, io: Io, clean: NDArray[np.bool_], dirty: Floats, cpu_s: Floats, wait_s: Floats
+) -> None:
+    """Add what an fsync takes that finds another thread's fsync writing the file out.
+
+    It waits for the same pages, and looks at each of them.
+    """
+    if io.joined_sync_work is None:
+        return
+    place, left = waited_for(frame, clean, dirty > 0, in_order=False)
+    joined, other = place >= 0, place[place >= 0]
+    cpu_s[joined] += dirty[other] / io.joined_sync_work.value
+    wait_s[joined] += left[joined] * wait_s[other]
 
 
 def _throttled(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> None:

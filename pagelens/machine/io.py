@@ -212,6 +212,11 @@ class Io(Table):
     sync_work: Sourced[BytesPerSecond] | None = Field(
         default=None, description="the bytes that fsync writes in a second of its processor time"
     )
+    joined_sync_work: Sourced[BytesPerSecond] | None = Field(
+        default=None,
+        description="the bytes that fsync waits for in a second of its processor time, where another "
+        "thread has begun to write them out",
+    )
     close_work: Sourced[BytesPerSecond] | None = Field(
         default=None,
         description="the bytes that close writes out in a second of its processor time, where a file was "

@@ -12,7 +12,16 @@ from statistics import median
 from pagelens import _probes
 from pagelens.measure.files.cores import on_core
 from pagelens.measure.files.measured import Measured
-from pagelens.measure.files.series import MIB, Scratch, forget, repeat, timed, together, transfer
+from pagelens.measure.files.series import (
+    MIB,
+    Scratch,
+    begin_writing_out,
+    forget,
+    repeat,
+    timed,
+    together,
+    transfer,
+)
 
 MOST_WRITERS = 8
 _RATE_BYTES = 64 * MIB
@@ -51,6 +60,7 @@ def call_steps(
     yield lambda: _replaced(m, scratch)
     yield lambda: _drops(m, scratch, MIB, "")
     yield lambda: _drops(m, scratch, 4096, "small_folio_")
+    yield lambda: _joined_sync(m, scratch)
     yield lambda: _read_rate(m, scratch)
 
 
@@ -122,6 +132,17 @@ def _drops(m: Measured, scratch: Scratch, size: int, prefix: str) -> None:
         m.keep_pace(f"{prefix}sync_work", time.thread_time() - cpu, _RATE_BYTES)
         if not prefix:
             m.keep_pace("write", time.monotonic() - began, _RATE_BYTES)
+    scratch.remove()
+
+
+def _joined_sync(m: Measured, scratch: Scratch) -> None:
+    """Measure an fsync of a file that others have begun to write out: it waits, and looks at each page."""
+    with scratch.open() as file, on_core(m.interrupt_core):
+        transfer(file, True, MIB, range(0, _RATE_BYTES, MIB))
+        if begin_writing_out(file):  # not all file systems have such a call
+            cpu = time.thread_time()
+            os.fsync(file)
+            m.keep_pace("joined_sync_work", time.thread_time() - cpu, _RATE_BYTES)
     scratch.remove()
 
 

@@ -17,6 +17,7 @@ from pagelens.units import format_rate, format_time
 _RATES = {
     "copying": "copying",
     "sync_work": "sync_work",
+    "joined_sync_work": "joined_sync_work",
     "close_work": "close_work",
     "truncating": "truncating",
     "small_folio_sync_work": "small_folio_sync_work",
