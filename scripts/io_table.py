@@ -23,7 +23,7 @@ from pagelens.measure.files import Measured, file_with_io, measure_folder, poole
 
 OUTPUT = Path(__file__).parent.parent / "docs/results/io.md"
 BY_HAND = "\n## What this shows\n"  # people write what follows this heading, so it stays
-RUNS = 3
+RUNS = 3  # rounds, and repetitions of each replay
 SECONDS = 6.0  # of each round of a measurement
 REQUEST = 1 << 20
 SQL = "create table t(a,b); with recursive n(i) as (select 1 union all select i+1 from n where i<{rows}) \
@@ -112,7 +112,7 @@ def _round(folder: Path) -> None:
         _tree(folder / "tree")
         _measure(folder)
     for title, words in _programs(folder).items():
-        number = len(list(folder.glob(f"{_name(title)}-*.plio")))
+        number = len(list(folder.glob(f"{_name(title)}-[0-9].plio")))
         _recorded(words, folder).write(folder / f"{_name(title)}-{number}.plio")
     _measure(folder)
 
@@ -127,7 +127,7 @@ def _measured(folder: Path) -> list[Measured]:
 
 def _runs(title: str, folder: Path, machine: Machine) -> list[tuple[Explanation, Recording]]:
     """Return the runs of a program in the order of their processor times."""
-    recordings = map(open_recording, sorted(folder.glob(f"{_name(title)}-*.plio")))
+    recordings = map(open_recording, sorted(folder.glob(f"{_name(title)}-[0-9].plio")))
     runs = [(explain_recording(recording, machine), recording) for recording in recordings]
     return sorted(runs, key=lambda run: run[0].recorded_cpu_s)
 
@@ -159,7 +159,7 @@ def _document(folder: Path) -> str:
         rows.append(_row(title, [e for e, _ in runs], alone))
         ways.append(_ways(title, middle[0]))
         replays += (folder / f"{_name(title)}.replays").read_text().splitlines()
-    parts = [*_head(measured, folder), *rows, *_ways_head(), *ways, *_replay_head(), *replays]
+    parts = [*_head(measured, len(rounds) - 1), *rows, *_ways_head(), *ways, *_replay_head(), *replays]
     _, _, by_hand = OUTPUT.read_text().partition(BY_HAND) if OUTPUT.exists() else ("", "", "")
     return "\n".join(parts) + "\n" + (BY_HAND + by_hand if by_hand else "")
 
@@ -231,7 +231,7 @@ def _replayed(
     return lines
 
 
-def _head(measured, folder):  # type: ignore[no-untyped-def]
+def _head(measured, rounds):  # type: ignore[no-untyped-def]
     processor = System().fields("/proc/cpuinfo").get("model name", "unknown")
     kernel = subprocess.run(["uname", "-r"], capture_output=True, text=True, check=True).stdout.strip()
     return [
@@ -241,7 +241,7 @@ def _head(measured, folder):  # type: ignore[no-untyped-def]
         f"`scripts/io_table.py` wrote this page at commit {commit()} on {measured.file_system.type},",
         f"Linux {kernel}, {processor},",
         "in a virtual machine, beside other programs. A round of `pagelens measure io` came before and after",
-        f"each of the {RUNS} rounds in which the programs were recorded. Processor times are in ms, of the",
+        f"each of the {rounds} rounds in which the programs were recorded. Processor times are in ms, of the",
         "operations that the model knows. *Recorded* is measured: the median run, with the least and the",
         "greatest of the runs in parentheses. *Model* is predicted by what all rounds measured; in",
         "parentheses is the range that each round alone gives. The error is that of the median run. Wall",

@@ -1,5 +1,10 @@
 """`pagelens lab io`: what a slow core does to I/O, and the model that two sizes of requests make."""
 
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from pagelens.cli.text.lab_io import render_written
@@ -17,6 +22,7 @@ from pagelens.lab.slow_core import (
     predicted,
 )
 
+SYSTEM = "/usr/sbin:/sbin:/usr/bin"
 FILE, RATE = 256 * MIB, 400e6
 # 50 us a buffered request and 1.5 s a file, of which the processor is busy all the time; 100 us a direct one.
 BUFFERED_S = {request: FILE / request * 50e-6 + 1.5 for request in REQUESTS}
@@ -89,6 +95,28 @@ def test_sizes_out_of_range_are_refused() -> None:
             write_in_guest(size, RATE)
     with pytest.raises(UsageError, match="--disk"):
         write_in_guest(FILE, 10.0)
+
+
+def test_the_guests_file_system_has_extents(tmp_path: Path) -> None:
+    """Without them, a direct write of 64 KiB was 64 requests of one block, and took four times as long."""
+    if shutil.which("dumpe2fs", path=SYSTEM) is None:
+        pytest.skip("needs e2fsprogs")
+    image = tmp_path / "disk"
+    with image.open("wb") as file:
+        file.truncate(96 * MIB)
+    slow_core.make_file_system(image)
+    words = [str(shutil.which("dumpe2fs", path=SYSTEM)), "-h", image]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"features:.* extents? ", told)
+    assert re.search(r"Block size: +4096\n", told)
+
+
+def test_a_machine_without_mkfs_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    with pytest.raises(Failure, match="install e2fsprogs"):
+        slow_core.make_file_system(tmp_path / "disk")
 
 
 @pytest.mark.long
