@@ -22,7 +22,7 @@ def of_rank(rank: int, begin_us: float, took_us: float, **operation: Any) -> dic
 
 
 def test_a_write_goes_round_until_another_ranks_write_has_ended() -> None:
-    """Open MPI's ranks took 27 us for writes that met another one, and 13 us for others."""
+    """Open MPI's ranks took 29 us for writes that met another one, and 14 us for others."""
     written = [
         of_rank(1, 0, 10, **transfer("write", 0)),
         of_rank(2, 5, 15, **transfer("write", PAGE)),  # half of the first was left
