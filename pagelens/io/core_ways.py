@@ -14,20 +14,24 @@ from pagelens.machine import Io
 
 
 def more_threads(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    """Divide the transfers of one thread among as many writers as were measured.
+    """Divide the transfers of one thread among two or all writers that were measured, whichever is faster.
 
     They make the storage no faster than the whole node can use it.
     """
     if io.writers is None or io.writers_apart is None or _threads(frame) > 1:
         return None
-    factor = max(io.writers_apart.value, 1 / io.writers.value)
+    measured = [(io.writers_apart.value, io.writers.value)]
+    if io.two_writers_apart is not None:
+        measured.append((io.two_writers_apart.value, 2))
+    factor, writers = max(measured)
+    factor = max(factor, 1 / writers)
     moves = (frame["bytes"] > 0).to_numpy()
     if not moves.any() or math.isclose(factor, 1.0):
         return None
     alone = wall_of(now)
     return Option(
         "threads",
-        f"{io.writers.value} threads, a core each",
+        f"{writers} threads, a core each",
         "threads that share the transfers",
         now,
         np.where(moves, np.maximum(alone / factor, np.minimum(of_storage_s(frame, io), alone)), alone),

@@ -57,10 +57,13 @@ def speed_up(io: Io, writers: int) -> float:
     """Return how many times as fast several writers are as one, as far as it was measured.
 
     With n writers of the rate r and a node that takes W, the rate is 1 / (1/(n r) + 1/W). r/W follows from
-    the measured rate of `io.writers` writers. More of them than cores gain nothing more.
+    the measured rate of `io.writers` writers. That of two writers may have been measured, too. More of them
+    than cores gain nothing more.
     """
     if io.writers is None or io.writers_apart is None:
         return 1.0
+    if writers == 2 and io.two_writers_apart is not None:
+        return io.two_writers_apart.value
     most, measured = io.writers.value, io.writers_apart.value
     if measured <= 1 or most == 1:
         return 1.0

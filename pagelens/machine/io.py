@@ -276,8 +276,11 @@ class Io(Table):
         description="the rate of that many writers of 1 MiB, each on its own core, over the rate of one "
         "writer",
     )
+    two_writers_apart: Sourced[PositiveFloat] | None = Field(
+        default=None, description="the same of two writers, where `writers` are more"
+    )
     writers_together: Sourced[PositiveFloat] | None = Field(
-        default=None, description="the same with all of them on one core"
+        default=None, description="`writers_apart` with all of them on one core"
     )
     spread: Sourced[PositiveFloat] | None = Field(
         default=None,

@@ -45,6 +45,7 @@ def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch:
     assert all(len(times) == 4 for times in measured.moments.values())  # two in each round
     assert all(len(of) >= 2 for by_size in measured.samples.values() for of in by_size.values())
     assert io.small_folio_truncating is not None
+    assert io.joined_sync_work is not None
     assert io.replacing_open is not None
     assert io.replacing_close is not None
     measured.moments = {"overwrite": [2e-6, 3e-6, 9e-6, *[2.5e-6] * 5], "direct_write": [4e-6, 5e-6]}
@@ -64,6 +65,34 @@ def test_a_disturbed_copy_does_not_count(tmp_path: Path, monkeypatch: pytest.Mon
     scratch = Scratch(tmp_path)
     calls._single_calls(measured, scratch, calls.NewFiles(scratch), 0.001)
     assert measured.rates["copying"] == pytest.approx(16 * (1 << 20) / 0.0005)
+
+
+@pytest.mark.parametrize(("processors", "apart"), [(1, []), (2, [2]), (4, [4, 2])])
+def test_one_two_and_all_writers_are_measured(
+    processors: int, apart: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    had: list[tuple[int, int]] = []
+
+    def rate(count: int, cpus: list[int], _: Any) -> float:
+        had.append((count, len(cpus)))
+        return 1 + count / 4  # seconds: n writers have n / (1 + n/4) times the rate of no writer
+
+    monkeypatch.setattr(calls, "together", rate)
+    monkeypatch.setattr(calls.os, "sched_getaffinity", lambda _: set(range(processors)))
+    measured = Measured(tmp_path, system.read_file_system(tmp_path))
+    calls.measure_writers(measured, Scratch(tmp_path))
+    everybody = max(2, processors)
+    wanted = [(1, processors), *((count, processors) for count in apart), (everybody, 1)]
+    assert list(dict.fromkeys(had)) == list(dict.fromkeys(wanted))
+    assert measured.two_writers_apart == (pytest.approx(2 * 1.25 / 1.5) if processors > 2 else None)
+    io = parse_machine(file_with_io(MACHINE, with_write(measured)).encode(), "it").io
+    assert io is not None
+    assert (io.two_writers_apart is not None) == (processors > 2)
+
+
+def with_write(measured: Measured) -> Measured:
+    measured.keep("write", 4096, [(1e-6, 1e-6)])
+    return measured
 
 
 def test_a_round_that_was_disturbed_does_not_count(tmp_path: Path) -> None:

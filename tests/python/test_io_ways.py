@@ -38,6 +38,16 @@ def of_ranks(caller: int, ranks: int = 4, calls: int = 3) -> list[dict[str, Any]
     ]
 
 
+def test_two_threads_are_advised_where_more_are_slower() -> None:
+    """Two writers can have what the storage takes, and more of them only stand in their way."""
+    writes = [transfer("write", PAGE * n) for n in range(4)]
+    way = found(writes, with_tables(writers="8", writers_apart="1.2", two_writers_apart="1.6"))["threads"]
+    assert way.title == "2 threads, a core each"
+    assert way.wall_s.sum() == pytest.approx(way.cost.cpu_s.sum() / 1.6)
+    way = found(writes, with_tables(writers="8", writers_apart="4.0", two_writers_apart="1.6"))["threads"]
+    assert way.title == "8 threads, a core each"
+
+
 def test_aggregators_make_one_request_of_each_call() -> None:
     io = with_tables(writers="2", writers_apart="1.0")
     way = found(of_ranks(TOGETHER), io)["aggregators"]
@@ -65,6 +75,8 @@ def test_several_writers_gain_what_was_measured_and_no_more() -> None:
     assert [speed_up(io, n) for n in (1, 4, 8)] == pytest.approx([1, 2.5, 2.5])
     assert speed_up(io, 2) == pytest.approx(1.25 / 0.75)
     assert speed_up(with_tables(), 4) == 1
+    told = with_tables(writers="4", writers_apart="2.5", two_writers_apart="1.9")
+    assert [speed_up(told, n) for n in (1, 2, 4)] == pytest.approx([1, 1.9, 2.5])
 
 
 def test_objects_of_hdf5_at_whole_pages_are_written_whole() -> None:

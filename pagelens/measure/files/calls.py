@@ -165,7 +165,7 @@ def _read_rate(m: Measured, scratch: Scratch) -> None:
 
 
 def measure_writers(m: Measured, scratch: Scratch) -> None:
-    """Measure writers of new files, each on its own core, and all on one, over the rate of one writer."""
+    """Measure two and all writers of new files on their own cores, and all on one, over one writer's rate."""
     cpus = sorted(os.sched_getaffinity(0))
     m.writers = max(2, min(len(cpus), MOST_WRITERS))
 
@@ -184,6 +184,7 @@ def measure_writers(m: Measured, scratch: Scratch) -> None:
     one = rate(1, cpus)
     if len(cpus) > 1:
         m.writers_apart = rate(m.writers, cpus) / one
+        m.two_writers_apart = rate(2, cpus) / one if m.writers > 2 else None
     else:
         m.notes.append("only one processor: writers apart were not measured")
     m.writers_together = rate(m.writers, cpus[:1]) / one

@@ -92,6 +92,8 @@ def _values(m: Measured) -> dict[str, dict[str, object]]:
         source("other_core", _time(other), f"{_HERE}: direct reads of 4 KiB there and on another processor")
     source("writers", m.writers, _HERE)
     source("writers_apart", round(m.writers_apart, 3), f"{_HERE}: one core each")
+    if m.two_writers_apart is not None:
+        source("two_writers_apart", round(m.two_writers_apart, 3), f"{_HERE}: one core each")
     source("writers_together", round(m.writers_together, 3), f"{_HERE}: all on one core")
     if m.moments:
         count = min(map(len, m.moments.values()))

@@ -28,6 +28,7 @@ class Measured:
     other_core_s: list[float] = field(default_factory=list)  # processor seconds that a wait elsewhere adds
     writers: int = 1
     writers_apart: float = 1.0  # rate of all over that of one
+    two_writers_apart: float | None = None  # the same of two, where there are more
     writers_together: float = 1.0
     moments: dict[str, list[float]] = field(default_factory=dict)  # processor seconds of the same loops
     notes: list[str] = field(default_factory=list)
@@ -95,6 +96,7 @@ class Measured:
             "other_core_s": self.other_core_s,
             "writers": self.writers,
             "writers_apart": self.writers_apart,
+            "two_writers_apart": self.two_writers_apart,
             "writers_together": self.writers_together,
             "moments": self.moments,
             "notes": self.notes,
