@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -170,6 +171,14 @@ class OpBatch {
     }
     // Precondition: there is room.
     void put(const Op& op) { ops_[size_++] = op; }
+    // Each op's page becomes the next one.
+    void next_pages() {
+        for (Op& op : std::span(ops_.data(), size_)) {
+            // As one word: a later read of it need not wait for a store of a part.
+            const auto words = std::bit_cast<std::array<std::uint64_t, 2>>(op);
+            op = std::bit_cast<Op>(std::array{words[0] + 1, words[1]});
+        }
+    }
 
   private:
     std::vector<Op> ops_;
@@ -213,6 +222,13 @@ class SweepCursor final : public Cursor {
     [[nodiscard]] bool in_order() const { return program_.loops().order == LineOrder::all; }
 
     std::span<const Op> advance() {
+        if (alike_ > 0) {
+            --alike_;
+            ++turn_;
+            visits_done_ += visits_of_turn_;
+            batch_.next_pages();
+            return batch_.ops();
+        }
         batch_.shorten(0);
         while (batch_.size() == 0 && phase_ < program_.phases()) {
             if (announce_) {
@@ -240,9 +256,15 @@ class SweepCursor final : public Cursor {
         std::uint64_t pages;                    // at least 1
         std::uint64_t whole;                    // turns / pages: so many turns to the next page ...
         std::uint64_t part;                     // turns % pages: ... and so many parts of a turn
-        std::uint64_t early = 0;  // parts by which the next step is later than it need be
-        std::uint64_t at = 0;     // of the part
+        std::uint64_t early = 0;    // parts by which the next step is later than it need be
+        std::uint64_t at = 0;       // of the part
+        std::uint64_t stepped = 0;  // the turn of the last step
         unsigned thread;
+
+        // The page of the array that it is at.
+        [[nodiscard]] std::uint64_t page() const {
+            return first + at + static_cast<std::uint64_t>(stream->shift);
+        }
     };
 
     void start_phase(unsigned phase) {
@@ -322,7 +344,7 @@ class SweepCursor final : public Cursor {
         }
         visits_done_ += visits_of_turn_;
         // One turn later than its fetch, as lines leave a small cache; the last turn flushes.
-        if (++turn_ <= turns_) return;
+        if (++turn_ <= turns_) return look_ahead();
         for (const unsigned array : sweep.unmapped) {
             batch_.put(make_op(OpKind::unmap,
                                static_cast<std::uint32_t>(program_.first_page(array)),
@@ -350,8 +372,39 @@ class SweepCursor final : public Cursor {
             if (sweep.first_touch) visit(OpKind::map_write);
             visit(kind == StreamKind::stream_store ? OpKind::stream_store : OpKind::fetch);
         }
+        way.stepped = turn_;
         next_[number] += way.whole + (way.early < way.part ? 1 : 0);
         way.early += (way.early < way.part ? way.pages : 0) - way.part;
+    }
+
+    // Finds how many turns follow whose ops are those of the last one, each of the next page, and
+    // takes all ways there. The first turn only fetches, the last one only writes back.
+    void look_ahead() {
+        if (in_order() || batch_.size() == 0 || turn_ < 2 || turn_ >= turns_) return;
+        std::uint64_t turns = turns_ - turn_;
+        for (std::size_t at = 0; at < ways_.size() && turns != 0; ++at)
+            turns = std::min(turns, turns_alike(ways_[at], next_[at]));
+        if (turns == 0) return;
+        for (std::size_t at = 0; at < ways_.size(); ++at) {
+            if (next_[at] != turn_) continue;
+            next_[at] += turns;
+            ways_[at].early -= turns * ways_[at].part;
+            ways_[at].at += turns;
+        }
+        alike_ = turns;
+    }
+    // In how many turns from now on a way stands still, if it did so in the last one, or else does
+    // the same as then with the next page.
+    [[nodiscard]] std::uint64_t turns_alike(const Way& way, std::uint64_t next) const {
+        if (way.stepped != turn_ - 1) return next - turn_;
+        const bool whole_pages = way.pattern == nullptr && way.stream->walk != Walk::random;
+        if (next != turn_ || way.whole != 1 || !whole_pages) return 0;
+        // Both pages of the last turn lie in the array, or both lie outside; so do the next ones.
+        const std::uint64_t page = way.page();
+        const bool inside = page < way.array_pages;
+        if (inside != (page - 1 < way.array_pages)) return 0;
+        const std::uint64_t to_edge = inside ? way.array_pages - 1 - page : ~page;
+        return way.part == 0 ? to_edge : std::min(to_edge, way.early / way.part);
     }
 
     // The turn's pages, thread by thread: line by line in turn, or only skimmed.
@@ -432,6 +485,7 @@ class SweepCursor final : public Cursor {
     std::size_t phase_end_ = 0;
     std::size_t sweep_ = 0;
     std::uint64_t turn_ = 0, turns_ = 0;
+    std::uint64_t alike_ = 0;  // turns that have the last one's ops, each of the next page
 };
 
 std::unique_ptr<Cursor> SweepProgram::open() const { return std::make_unique<SweepCursor>(*this); }

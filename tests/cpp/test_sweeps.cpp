@@ -2,15 +2,18 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <map>
 #include <stdexcept>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/accesses/sweeps.hpp"
+#include "core/random/philox.hpp"
 
 using namespace pagelens;
 
@@ -34,7 +37,112 @@ SweepLoops triad(std::uint64_t pages, unsigned threads, unsigned repeats) {
             .threads = threads};
 }
 
+// The ops of a program without walks at random, written out: page k of a way's n comes in turn
+// ceil(k * turns / n), and what was written leaves when the way takes its next step.
+std::vector<Op> written_out(const SweepLoops& loops) {
+    std::vector<Op> ops;
+    std::vector<std::uint64_t> first_page{0};
+    for (const std::uint64_t pages : loops.array_pages)
+        first_page.push_back(first_page.back() + pages);
+    const auto lines_of = [](std::uint64_t page, double stride) {
+        std::uint64_t lines = 0;
+        for (double k = 0; k * stride < 64.0 * static_cast<double>(page + 1); ++k) {
+            const auto line = static_cast<std::uint64_t>(k * stride);
+            if (line / 64 == page) lines |= 1ull << line % 64;
+        }
+        return lines;
+    };
+    const auto walked = [&](const SweepStream& s) {
+        return s.pages != 0 ? s.pages : loops.array_pages[s.array];
+    };
+    const auto is_whole = [](Walk walk) { return walk == Walk::shared || walk == Walk::serial; };
+    const auto run = [&](const Sweep& sweep) {
+        std::uint64_t turns = 0;
+        for (const SweepStream& s : sweep.streams)
+            turns = std::max(turns, is_whole(s.walk) ? walked(s) : walked(s) / loops.threads + 1);
+        const auto take_turn = [&](std::uint64_t turn, unsigned thread, const SweepStream& s) {
+            const std::uint64_t all = walked(s);
+            std::uint64_t begin = all * thread / loops.threads;
+            std::uint64_t end = all * (thread + 1) / loops.threads;
+            if (is_whole(s.walk)) begin = 0, end = all;
+            if (s.walk == Walk::serial && thread != 0) return;
+            const std::uint64_t n = end - begin;
+            const auto emit = [&](OpKind kind, std::uint64_t at) {
+                const std::uint64_t page = begin + at + static_cast<std::uint64_t>(s.shift);
+                if (page >= loops.array_pages[s.array]) return;
+                const std::uint64_t lines =
+                    kind == OpKind::map_write || s.stride == 1 ? ~0ull : lines_of(page, s.stride);
+                if (lines == 0) return;
+                ops.push_back(make_op(kind, static_cast<std::uint32_t>(first_page[s.array] + page),
+                                      lines, static_cast<std::uint16_t>(s.array + 1), thread));
+            };
+            for (std::uint64_t at = 0; n != 0 && at <= n; ++at) {
+                if (turn != (at * turns + n - 1) / n) continue;
+                if (at > 0 && s.kind == StreamKind::write) emit(OpKind::write_back, at - 1);
+                if (at == n) continue;
+                if (sweep.first_touch) emit(OpKind::map_write, at);
+                emit(s.kind == StreamKind::stream_store ? OpKind::stream_store : OpKind::fetch, at);
+            }
+        };
+        for (std::uint64_t turn = 0; turn <= turns; ++turn) {
+            for (unsigned thread = 0; thread < loops.threads; ++thread) {
+                for (const SweepStream& s : sweep.streams) take_turn(turn, thread, s);
+            }
+        }
+        for (const unsigned array : sweep.unmapped)
+            ops.push_back(make_op(OpKind::unmap, static_cast<std::uint32_t>(first_page[array]),
+                                  loops.array_pages[array]));
+    };
+    for (unsigned phase = 0; phase < loops.phase_repeats.size(); ++phase) {
+        ops.push_back(make_op(OpKind::phase, phase, 0));
+        for (unsigned round = 0; round < loops.phase_repeats[phase]; ++round) {
+            for (const Sweep& sweep : loops.sweeps)
+                if (sweep.phase == phase) run(sweep);
+        }
+    }
+    return ops;
+}
+
+// Some arrays and sweeps over parts of them, forward from any page.
+SweepLoops drawn_loops(Random& random) {
+    const unsigned threads = 1 + random.below(4), arrays = 1 + random.below(3);
+    SweepLoops loops{.array_pages = {}, .sweeps = {}, .phase_repeats = {1, 2}, .threads = threads};
+    for (unsigned array = 0; array < arrays; ++array)
+        loops.array_pages.push_back(threads + random.below(random.below(2) == 0 ? 9 : 60));
+    for (unsigned phase = 0; phase < 2; ++phase) {
+        Sweep sweep{phase, random.below(2) == 0, 4.0, {}};
+        for (unsigned stream = 0; stream <= random.below(4); ++stream) {
+            constexpr std::array walks{Walk::parts, Walk::parts, Walk::shared, Walk::serial};
+            constexpr std::array kinds{StreamKind::read, StreamKind::write,
+                                       StreamKind::stream_store};
+            sweep.streams.push_back(
+                {.array = random.below(arrays),
+                 .kind = kinds[random.below(3)],
+                 .shift =
+                     random.below(2) == 0 ? 0 : static_cast<std::int64_t>(random.below(90)) - 45,
+                 .pages = random.below(3) == 0 ? threads + random.below(60) : 0,
+                 .stride = random.below(5) == 0 ? 1.5 : 1,
+                 .walk = walks[random.below(4)]});
+        }
+        if (random.below(2) == 0) sweep.unmapped.push_back(random.below(arrays));
+        loops.sweeps.push_back(std::move(sweep));
+    }
+    return loops;
+}
+
 }  // namespace
+
+TEST_CASE("the ops are those of the loops written out, whatever the walks") {
+    Random random(1, 0, 0, Stream::declared_lines);
+    const auto as_words = [](const Op& op) {
+        return std::tuple(op.page, op.object, unsigned{op.thread}, op.kind(), op.lines);
+    };
+    for (int round = 0; round < 500; ++round) {
+        const SweepLoops loops = drawn_loops(random);
+        CHECK(std::ranges::equal(all_ops(*declare_sweeps(loops)), written_out(loops), {}, as_words,
+                                 as_words));
+    }
+}
 
 TEST_CASE("each repeat visits each page of each stream once, mapped before its first use") {
     for (const unsigned threads : {1u, 3u, 7u}) {
