@@ -106,7 +106,7 @@ def make_file_system(image: Path) -> None:
     """Make an ext4 with extents on the image. Raises Failure.
 
     The guest's own mke2fs (busybox) makes no extents. The kernel then looks for each block of a direct write
-    alone, which took most of the time of writes of up to 256 KiB.
+    alone. A direct write of 64 KiB took four times as much of the processor as with extents.
     """
     program = shutil.which(
         "mkfs.ext4", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
