@@ -89,7 +89,22 @@ void register_program(nb::module_& m) {
             [](nb::handle_t<Program> self) {
                 return view(nb::cast<const Program&>(self).instructions(), self);
             },
-            "Instructions executed, uint64, [phase * threads + thread].");
+            "Instructions executed, uint64, [phase * threads + thread].")
+        .def_prop_ro(
+            "taken_lines",
+            [](const Program& program) {
+                using Table = nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<2>>;
+                std::vector<std::uint64_t> rows;
+                for (const TakenLines& one : program.taken_lines())
+                    rows.insert(rows.end(),
+                                {one.phase, one.object, one.from, one.to, one.line, one.count});
+                const std::size_t count = rows.size() / 6;
+                return moved_as<Table, const std::uint64_t>(std::move(rows), {count, 6});
+            },
+            nb::rv_policy::automatic,
+            "uint64 [row, 6]: phase, object, the thread that has a line, the one that takes it, "
+            "the "
+            "line (2^64 - 1: all that are taken rarely), how often; made anew.");
     nb::class_<CompiledTrace, Program>(m, "CompiledTrace")
         .def_prop_ro("ops", &CompiledTrace::ops, "Number of ops; 16 bytes each in memory.")
         .def_prop_ro("lines", &CompiledTrace::lines, "Lines that all ops of lines name.")

@@ -110,6 +110,15 @@ inline bool Tracer::ready(const Vcpu& vcpu) const {
            vcpu.forgotten == given_back_size_.load(std::memory_order_acquire);
 }
 
+inline unsigned Tracer::index_of(const Vcpu& vcpu) {
+    return static_cast<unsigned>(&vcpu - table_.vcpus);
+}
+
+inline bool Tracer::known_to_be_alone(const Vcpu& vcpu, std::uint64_t address, bool store) const {
+    return !met_.load(std::memory_order_relaxed) ||
+           shared_lines_->is_known(address >> line_bits, index_of(vcpu), store);
+}
+
 // Returns false if nothing is recorded.
 bool Tracer::prepare(Vcpu& vcpu) {
     if (vcpu.block == nullptr) return false;
@@ -125,7 +134,8 @@ void Tracer::pass(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info,
     if (address % line_bytes > line_bytes - 8) [[unlikely]]  // no access is larger
         return crossing(vcpu, address, store, size_of(info), place);
     const unsigned slot = vcpu.strip.slot_of(address >> page_bits);
-    if (!ready(vcpu) || slot == Strip::no_slot || vcpu.sampling != nullptr) [[unlikely]]
+    if (!ready(vcpu) || slot == Strip::no_slot || vcpu.sampling != nullptr ||
+        !known_to_be_alone(vcpu, address, store)) [[unlikely]]
         return pass_line(vcpu, address, store, place);
     vcpu.at = vcpu.strip.pass_in<store>(slot, address, place.later(), vcpu.at);
 }
@@ -135,8 +145,30 @@ template void Tracer::pass<true>(Vcpu&, std::uint64_t, qemu_plugin_meminfo_t, Ac
 
 void Tracer::pass_line(Vcpu& vcpu, std::uint64_t address, bool store, AccessPlace place) {
     if (vcpu.sampling != nullptr) vcpu.sampling->access(place, address >> line_bits, store);
-    if (ready(vcpu) || prepare(vcpu))
+    if (!ready(vcpu) && !prepare(vcpu)) return;
+    if (!known_to_be_alone(vcpu, address, store)) return pass_shared(vcpu, address, store, place);
+    vcpu.at = vcpu.strip.pass(address, store, place.later(), vcpu.at);
+}
+
+// Perhaps another thread uses the line, too. An access to a line that is shared has the thread's
+// instruction count before it: the order of threads' accesses decides what they take from each
+// other.
+void Tracer::pass_shared(Vcpu& vcpu, std::uint64_t address, bool store, AccessPlace place) {
+    const std::uint64_t line = address >> line_bits;
+    const auto holds = [line](unsigned thread) { return table_.vcpus[thread].strip.holds(line); };
+    const auto use = shared_lines_->use(line, index_of(vcpu), store, holds);
+    if (use == SharedLines::Use::alone) {
         vcpu.at = vcpu.strip.pass(address, store, place.later(), vcpu.at);
+        return;
+    }
+    make_room(vcpu, Strip::records_per_pass + 2);
+    vcpu.push(make_record(RecordKind::shared, line));
+    vcpu.push(vcpu.instructions());
+    vcpu.at = vcpu.strip.pass(address, store, place.later(), vcpu.at);
+    vcpu.strip.reveal(line);
+    if (use == SharedLines::Use::shared) return;
+    const std::lock_guard lock(mutex_);
+    for (unsigned other = 0; other < used_; ++other) table_.vcpus[other].strip.reveal(line);
 }
 
 // Perhaps: the strip did not hide the access as it might have crossed, had it been of 8 bytes.

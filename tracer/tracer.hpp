@@ -17,6 +17,7 @@
 #include "tracer/options.hpp"
 #include "tracer/qemu_plugin_api.h"
 #include "tracer/session.hpp"
+#include "tracer/shared_lines.hpp"
 #include "tracer/vcpu.hpp"
 
 namespace pagelens {
@@ -100,6 +101,9 @@ class Tracer {
                                     AccessPlace place);
     [[gnu::noinline]] void pass_line(Vcpu& vcpu, std::uint64_t address, bool store,
                                      AccessPlace place);
+    static unsigned index_of(const Vcpu& vcpu);
+    bool known_to_be_alone(const Vcpu& vcpu, std::uint64_t address, bool store) const;
+    void pass_shared(Vcpu& vcpu, std::uint64_t address, bool store, AccessPlace place);
     bool ready(const Vcpu& vcpu) const;
     [[gnu::noinline]] bool prepare(Vcpu& vcpu);
     void stamp(Vcpu& vcpu);
@@ -144,7 +148,8 @@ class Tracer {
     std::mutex mutex_;                  // of what follows, but for the atomics
     unsigned used_ = 0;                 // vCPU indices ever used
     std::atomic<unsigned> threads_{0};  // alive
-    bool met_ = false;                  // there was more than one thread
+    std::atomic<bool> met_{false};      // there was more than one thread
+    std::unique_ptr<SharedLines> shared_lines_ = std::make_unique<SharedLines>();
     std::uint64_t ended_accesses_ = 0, ended_instructions_ = 0;  // of threads that are gone
     struct Range {
         std::uint64_t page, count;

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <vector>
 
 #include "core/accesses/cache_addresses.hpp"
 #include "core/accesses/compiled_trace.hpp"
+#include "core/accesses/line_sharing.hpp"
 #include "core/accesses/ops_in_memory.hpp"
 #include "core/accesses/page_runs.hpp"
 #include "core/accesses/touching_stretch.hpp"
@@ -61,6 +63,8 @@ class Compiler {
             levels_.push_back({cache, {}});
             levels_.back().caches.resize(result_->thread_count / cache.threads + 1);
         }
+        if (options.order == LineOrder::all && result_->thread_count > 1 && !levels_.empty())
+            sharing_.emplace(result_->thread_count);
     }
 
     // Call this once, when the walk has ended.
@@ -80,6 +84,7 @@ class Compiler {
                 for (std::size_t level = 0; level < levels_.size(); ++level)
                     if (cache(level, thread).remove(address))
                         access(level + 1, address, true, thread);
+                if (sharing_) sharing_->drop(page, index);
                 runs_.line(OpKind::stream_store, page, index, object, thread);
                 break;
             case EventKind::touch:
@@ -89,7 +94,9 @@ class Compiler {
                 if (levels_.empty()) break;  // without a cache the line is not fetched again
                 [[fallthrough]];
             default:
-                access(0, address, kind != EventKind::read, thread);
+                const bool store = kind != EventKind::read;
+                const bool hit = access(0, address, store, thread);
+                if (sharing_) share(page, index, object, thread, store, hit);
         }
     }
 
@@ -192,15 +199,28 @@ class Compiler {
         return *cache;
     }
 
+    // A line that another thread has changed is no longer in the thread's own caches, which are
+    // simulated as if each thread were alone.
+    void share(std::uint32_t page, unsigned index, ObjectIndex object, unsigned thread, bool store,
+               bool hit) {
+        const auto from = sharing_->use(page, index, thread, store);
+        if (!from || !hit) return;
+        sharing_->count({phase_, object, static_cast<std::uint16_t>(*from),
+                         static_cast<std::uint16_t>(thread), page * lines_per_page + index, 1});
+    }
+
     // Does an access at a level: a load or store at level 0; further down a fetch, or the taking of
-    // a dirty line. Below the last level are the ops.
-    void access(std::size_t level, std::uint64_t line, bool write, unsigned thread) {
-        if (level == levels_.size())
-            return emit(write && level > 0 ? OpKind::write_back : OpKind::fetch, line, thread);
+    // a dirty line. Below the last level are the ops. Returns whether the level has the line.
+    bool access(std::size_t level, std::uint64_t line, bool write, unsigned thread) {
+        if (level == levels_.size()) {
+            emit(write && level > 0 ? OpKind::write_back : OpKind::fetch, line, thread);
+            return false;
+        }
         const CacheAccess here = cache(level, thread).access(line, write);
         // A line that comes dirty from above is whole: it is not fetched from below.
         if (!here.hit && !(write && level > 0)) access(level + 1, line, false, thread);
         if (here.victim_dirty) access(level + 1, here.victim, true, thread);
+        return here.hit;
     }
 
     void emit(OpKind kind, std::uint64_t line, unsigned thread) {
@@ -212,6 +232,9 @@ class Compiler {
 
     // Drops the pages, whose frames go. What is dirty in the caches is still written to them.
     void drop(std::span<const std::uint32_t> pages) {
+        if (sharing_)
+            for (const std::uint32_t page : pages)
+                for (unsigned i = 0; i < lines_per_page; ++i) sharing_->drop(page, i);
         for (std::size_t level = 0; level < levels_.size(); ++level) {
             const Level& its = levels_[level];
             for (unsigned first = 0; first < result_->thread_count; first += its.options.threads) {
@@ -256,6 +279,7 @@ class Compiler {
             rank[order[i]] = i;
             result_->virtual_pages.push_back(padding_(VirtualPage(pages[order[i]].first_number)));
         }
+        if (sharing_) result_->taken = sharing_->counted(rank);
         OpList& ops = result_->list;
         std::size_t kept = 0;
         for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -281,7 +305,8 @@ class Compiler {
     std::unique_ptr<OpsInMemory> result_ = std::make_unique<OpsInMemory>();
     PageRuns<OpList> runs_;
     std::vector<Level> levels_;
-    std::vector<std::uint64_t> bases_;  // first line of each page, as the caches see it
+    std::optional<LineSharing> sharing_;  // if all lines keep their order, and threads are several
+    std::vector<std::uint64_t> bases_;    // first line of each page, as the caches see it
     const std::uint64_t interval_;
     std::uint64_t executed_ = 0;  // instructions of this interval
     unsigned phase_ = 0;          // or interval

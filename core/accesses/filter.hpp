@@ -47,7 +47,8 @@ constexpr CacheShape filter_page_shape(unsigned page_sets_used) {
     return {page_sets_used, page_ways};
 }
 
-// The second stage for one thread. `Sink` has put(const Event&) and stamp(instructions).
+// The second stage for one thread. `Sink` has put(const Event&), stamp(instructions), and
+// stamp_now(instructions) for a count that must not be left out.
 template <class Sink>
 class Filter {
   public:
@@ -82,6 +83,10 @@ class Filter {
                     break;
                 case RecordKind::instructions:
                     sink_.stamp(number);
+                    break;
+                case RecordKind::shared:
+                    shared_ = number;
+                    sink_.stamp_now(records[++i]);
                     break;
                 case RecordKind::event:
                     event(Event{static_cast<EventKind>(number), records[i + 1], records[i + 2],
@@ -130,6 +135,11 @@ class Filter {
             Line held = set.lines[way];
             if (store && !(held.line & dirty)) {
                 held = Line{line | dirty, tell(EventKind::first_store, line, slot)};
+            } else if (line == shared_) {
+                // A hit in every cache of the family, unless another thread has taken the line.
+                const EventKind kind = store ? EventKind::first_store : EventKind::read;
+                held.told = tell(kind, line, slot);
+                set.disorder = ways;
             } else {
                 if (way > 0) set.disorder = ways;
                 if (slot == entering_) tell(EventKind::page_touch, line, slot);
@@ -150,6 +160,7 @@ class Filter {
             }
         }
         entering_ = page_slots;
+        if (line == shared_) shared_ = no_line;
     }
 
     // Returns whether the line at `way` is, in every member, among those that LRU has kept.
@@ -351,6 +362,7 @@ class Filter {
     std::array<std::uint64_t, 8> combining_{};  // write-combining buffers, latest first
     PageStates states_;
     std::uint64_t time_ = 0;          // counts events of lines and pages
+    std::uint64_t shared_ = no_line;  // a line whose next access is told of in any case
     unsigned entering_ = page_slots;  // slot of the page that the next record brings in
 };
 

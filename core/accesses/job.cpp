@@ -72,6 +72,23 @@ class Job final : public Program {
     [[nodiscard]] std::span<const std::uint64_t> instructions() const override {
         return instructions_;
     }
+    // Of each process by itself: what processes take from each other is not known.
+    [[nodiscard]] std::vector<TakenLines> taken_lines() const override {
+        std::vector<TakenLines> all;
+        for (const Member& member : members_) {
+            for (TakenLines one : member.process.program->taken_lines()) {
+                one.phase = member.process.phases[one.phase];
+                one.object = member.process.objects[one.object];
+                one.from = static_cast<std::uint16_t>(one.from + member.first_thread);
+                one.to = static_cast<std::uint16_t>(one.to + member.first_thread);
+                if (one.line != TakenLines::no_line)
+                    one.line = member.pages[one.line / lines_per_page] * lines_per_page +
+                               one.line % lines_per_page;
+                all.push_back(one);
+            }
+        }
+        return all;
+    }
 
   private:
     class Merged;

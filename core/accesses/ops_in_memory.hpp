@@ -55,6 +55,7 @@ class OpsInMemory final : public CompiledTrace {
     std::uint64_t line_count = 0;
     std::vector<std::string> texts;
     SampleCounts sample_counts;
+    std::vector<TakenLines> taken;
 
     [[nodiscard]] std::unique_ptr<Cursor> open() const override {
         return std::make_unique<BlockCursor>(list);
@@ -69,6 +70,7 @@ class OpsInMemory final : public CompiledTrace {
     [[nodiscard]] std::span<const std::uint64_t> instructions() const override {
         return instruction_counts;
     }
+    [[nodiscard]] std::vector<TakenLines> taken_lines() const override { return taken; }
     [[nodiscard]] std::uint64_t ops() const override { return list.size(); }
     [[nodiscard]] std::uint64_t lines() const override { return line_count; }
     [[nodiscard]] const std::vector<std::string>& warnings() const override { return texts; }

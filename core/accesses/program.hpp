@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/accesses/line_sharing.hpp"
 #include "core/accesses/op.hpp"
 #include "core/address/units.hpp"
 
@@ -54,6 +55,9 @@ class Program {
     [[nodiscard]] virtual unsigned threads() const = 0;
     // Instructions executed, [phase * threads() + thread]; the core's share of the time model.
     [[nodiscard]] virtual std::span<const std::uint64_t> instructions() const = 0;
+    // Returns how often threads took lines from each other, sorted; only of a trace of several
+    // threads that was compiled with all its lines in order.
+    [[nodiscard]] virtual std::vector<TakenLines> taken_lines() const { return {}; }
 
     struct PageUse {
         bool written = false;     // ever

@@ -15,6 +15,8 @@ enum class RecordKind : std::uint8_t {
               // how many
     instructions,  // `number` is the thread's instruction count
     event,         // `number` is an EventKind; address, count and extra follow as three words
+    shared,        // the next access to line `number` is told of even if it hits; a word follows:
+                   // the thread's instruction count
 };
 
 // A record is one word: kind, slot of the page filter (of the line's page), number.

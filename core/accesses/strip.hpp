@@ -150,6 +150,27 @@ class Strip {
         }
     }
 
+    // Returns whether the strip hides loads of a line. Another thread may ask; the owner may be
+    // running.
+    [[nodiscard]] bool holds(std::uint64_t line) const {
+        const std::uint64_t address = line << line_bits;
+        const Set& set = sets_[index_of(address)];
+        return __atomic_load_n(&set.line[0][0], __ATOMIC_RELAXED) == address ||
+               __atomic_load_n(&set.line[0][1], __ATOMIC_RELAXED) == address;
+    }
+
+    // Hides a line no longer. If another thread than the owner calls this, the order of the set may
+    // be lost once.
+    void reveal(std::uint64_t line) {
+        const std::uint64_t address = line << line_bits;
+        Set& set = sets_[index_of(address)];
+        for (const unsigned way : {0u, 1u}) {
+            if (__atomic_load_n(&set.line[0][way], __ATOMIC_RELAXED) != address) continue;
+            __atomic_store_n(&set.line[0][way], empty, __ATOMIC_RELAXED);
+            __atomic_store_n(&set.line[1][way], empty, __ATOMIC_RELAXED);
+        }
+    }
+
     // Returns the number of accesses so far, hidden ones included.
     [[nodiscard]] std::uint64_t accesses() const { return clock_; }
 

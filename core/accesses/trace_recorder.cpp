@@ -85,6 +85,7 @@ struct TraceRecorder::Thread {
             if (!(first_use && pages_exist)) encoder.put(event);
         }
         void stamp(std::uint64_t instructions) { encoder.stamp(instructions); }
+        void stamp_now(std::uint64_t instructions) { encoder.stamp_now(instructions); }
     };
 
     Thread(ThreadEncoder& encoder, bool any_tlb, bool pages_exist)

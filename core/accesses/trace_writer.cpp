@@ -111,6 +111,10 @@ void ThreadEncoder::put(std::span<const Event> events) {
 }
 
 void ThreadEncoder::stamp(std::uint64_t instructions) { state_->stamp(instructions); }
+void ThreadEncoder::stamp_now(std::uint64_t instructions) {
+    state_->stamp(instructions);
+    state_->write_stamp();
+}
 
 void ThreadEncoder::flush() {
     state_->write_stamp();

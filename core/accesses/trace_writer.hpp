@@ -46,6 +46,7 @@ class ThreadEncoder {
     // stamps. Of stamps closer than stamp_grain, only the last before a flush is written. Stamp
     // once at the thread's end.
     void stamp(std::uint64_t instructions);
+    void stamp_now(std::uint64_t instructions);  // is written in any case
 
     // Compresses and writes what is pending. Done by itself when the chunk is full.
     void flush();

@@ -126,7 +126,8 @@ ASSUMED = pl.Schema(
         "time_s": pl.Float64,
     }
 )
-# Lines of memory of an object, by the NUMA node whose cores ask for them and the one whose memory has them.
+# Lines of memory of an object, by the NUMA node whose cores ask for them and the one whose memory has them,
+# and lines that are taken from the caches of that node's cores.
 # Without rows on a machine of one NUMA node.
 NUMA = pl.Schema(
     {
@@ -138,6 +139,7 @@ NUMA = pl.Schema(
         "to": pl.UInt32,
         "reads": pl.Float64,
         "writes": pl.Float64,
+        "taken": pl.Float64,
     }
 )
 TABLES = {

@@ -178,7 +178,9 @@ def _stretches(key: Columns, phases: list[str], run: Run) -> pl.DataFrame:
 def _numa(key: Columns, phases: list[str], names: list[str], run: Run) -> pl.DataFrame:
     if run.numa is None:
         return NUMA.to_frame()
-    lines = run.numa.reads + run.numa.writes
+    shared = run.numa.shared
+    taken = shared.taken if shared is not None else np.zeros_like(run.numa.reads)
+    lines = run.numa.reads + run.numa.writes + taken
     phase, of_object, source, target = np.nonzero(lines > 0)
     columns = {
         "phase": [phases[number] for number in phase],
@@ -187,6 +189,7 @@ def _numa(key: Columns, phases: list[str], names: list[str], run: Run) -> pl.Dat
         "to": target,
         "reads": run.numa.reads[phase, of_object, source, target],
         "writes": run.numa.writes[phase, of_object, source, target],
+        "taken": taken[phase, of_object, source, target],
     }
     return table(NUMA, key | columns)
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from pagelens.address.units import LINE_BYTES
 from pagelens.ensemble.result import Ensemble
-from pagelens.explain.model import NumaObject, NumaPart, NumaRecord
+from pagelens.explain.model import NumaObject, NumaPart, NumaRecord, SharedObject
 
 TOP_OBJECTS = 12
 
@@ -53,6 +53,7 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
         policy=policy,
         remote_share=float(remote / max(1.0, both.sum())),
         objects=_objects(rows, float(remote) * nodes),
+        shared=_shared(rows, nodes),
         parts=sorted((part for part in parts if part.busy_s > 0), key=lambda part: (-part.busy_s, part.name)),
         **balancing,
     )
@@ -66,4 +67,14 @@ def _objects(rows: pl.DataFrame, remote: float) -> Sequence[NumaObject]:
     return [
         NumaObject(name=name, remote_share=far / every, share=far / max(1.0, remote))
         for name, every, far in sums.head(TOP_OBJECTS).iter_rows()
+    ]
+
+
+def _shared(rows: pl.DataFrame, nodes: int) -> list[SharedObject]:
+    sums = rows.group_by("object").agg(pl.col("taken").sum()).filter(pl.col("taken") > 0)
+    sums = sums.sort(["taken", "object"], descending=[True, False])
+    every = max(1.0, float(sums["taken"].sum()))
+    return [
+        SharedObject(name=name, taken=taken / nodes, share=taken / every)
+        for name, taken in sums.head(TOP_OBJECTS).iter_rows()
     ]

@@ -136,6 +136,12 @@ class Numa(Table):
         description="the rate at which all cores of the row's node read the column's memory if nothing else "
         "is busy; on the diagonal, and in the largest of a column without cores, all that the memory gives"
     )
+    line_latencies: Sourced[Latencies] | None = Field(
+        default=None,
+        description="the latency of a load by a core of the row's node of a line that a core of the column's "
+        "node has changed and still has in its cache, for nodes with cores; without it, that of the "
+        "column's memory",
+    )
     distances: Sourced[Distances] | None = Field(
         default=None,
         description="the firmware's distances (SLIT) from each node to each; without them 10 to itself, "
@@ -171,6 +177,12 @@ class Numa(Table):
             if len(rows) != near or any(len(row) != nodes for row in rows):
                 raise ValueError(
                     f"numa.{name} must have a row for each of the {near} nodes with cores, of {nodes} columns"
+                )
+        if self.line_latencies is not None:
+            rows = self.line_latencies.value
+            if len(rows) != near or any(len(row) != near for row in rows):
+                raise ValueError(
+                    f"numa.line_latencies must have {near} rows of {near} columns, for the nodes with cores"
                 )
         if self.distances is not None:
             rows = self.distances.value

@@ -24,6 +24,8 @@ class NumaLoad:
     cores: Floats  # [from] that execute the program's threads
     without_links: bool = False
     without_crowding: bool = False
+    taken: Floats | None = None  # [row, from, to] lines that cores take from caches of another node
+    busiest_line_s: Floats | None = None  # [row] that the most taken of these lines is under way
     kernel_s: Floats | None = None  # seconds [row] of NUMA balancing, which all cores share
 
 
@@ -51,11 +53,14 @@ def numa_times(
     memories = np.max(LINE_BYTES * served / topology.memory_bandwidth, axis=1)
     latency = topology.latency
     links: dict[str, Floats] = {}
+    moved = reads if load.taken is None else reads + load.taken
     if load.without_links:
         latency = np.broadcast_to(np.diagonal(latency)[:, None], latency.shape)
     elif topology.links:
-        links["links"] = np.max([link.seconds(reads, writes) for link in topology.links], axis=0)
+        links["links"] = np.max([link.seconds(moved, writes) for link in topology.links], axis=0)
     waits = (reads * latency).sum(axis=2)  # [row, from]
+    if load.taken is not None:
+        waits = waits + (load.taken * topology.line_latency).sum(axis=2)
     used = load.cores > 0
     waiting = np.max(waits[:, used] * (cores_used / load.cores[used]), axis=1)
     return memories, links, waiting

@@ -174,7 +174,7 @@ def _times_of_memory(
         transfer = np.maximum(column(counts, "dram_time_s"), transfer)
     memories: dict[str, Floats] = {served_by: transfer, **links}
     return _beyond_caches(
-        machine, counts, cores_used, frequency_factor, waiting, memories, reads, core, ranks, load.kernel_s
+        machine, counts, cores_used, frequency_factor, waiting, memories, reads, core, ranks, load
     )
 
 
@@ -217,12 +217,13 @@ def _beyond_caches(
     reads: Floats | None = None,
     core: CoreTimes | None = None,
     ranks: RankLoad | None = None,
-    kernel_s: Floats | None = None,
+    load: NumaLoad | None = None,
 ) -> Times:
     """Return the times of cores that wait while `memories` and links take so many seconds.
 
     Cores wait for lines of memory, for L3, and for translations. `waiting` is the seconds for lines of memory
-    if one line comes at a time. For NUMA balancing the cores work `kernel_s` seconds together.
+    if one line comes at a time. `load` says how long the cores work for NUMA balancing, and how long the line
+    that they take most often from each other is under way: no two of them have it at a time.
     """
     issue = issue_time(machine, counts, cores_used, core) / frequency_factor
     walking = walk_time(machine, counts)
@@ -230,16 +231,19 @@ def _beyond_caches(
     waiting = of_memory + l3_time(machine, counts)
     stalls, in_buffers = stalls_of_lines(machine, counts, cores_used, core, reads, of_memory)
     in_flight = waiting / (machine.cores.outstanding_lines.value * cores_used)
+    waits = [stalls, in_buffers, in_flight]
+    if load is not None and load.busiest_line_s is not None:
+        waits.append(load.busiest_line_s)
     resources = {
         "issue": issue,
-        "latency": np.maximum.reduce([stalls, in_buffers, in_flight]),
+        "latency": np.maximum.reduce(waits),
         **memories,
         **walkers(machine, walking, cores_used),
     }
     between = transfers(machine, counts, cores_used, frequency_factor, core)
     faults = fault_time(machine, counts, cores_used, frequency_factor)
-    if kernel_s is not None:
-        faults = kernel_s / cores_used + (0.0 if faults is None else faults)
+    if load is not None and load.kernel_s is not None:
+        faults = load.kernel_s / cores_used + (0.0 if faults is None else faults)
     return _times(resources, stalls, between, [np.add.reduce(list(memories.values()))], ranks, faults)
 
 

@@ -44,6 +44,7 @@ class Topology:
     sizes: tuple[int, ...]  # bytes
     latency: Floats  # [row, node] seconds; a row for each node with cores
     bandwidth: Floats  # [row, node] bytes per second
+    line_latency: Floats  # [row, node] seconds, of a line that a core of the node has changed
     distances: tuple[tuple[int, ...], ...]
     links: tuple[Link, ...]  # pairs of nodes, then what they share
 
@@ -100,11 +101,16 @@ def topology_of(numa: Numa, links: Sequence[NumaLink]) -> Topology:
     flat = tuple(
         tuple(LOCAL_DISTANCE if a == b else 2 * LOCAL_DISTANCE for b in range(nodes)) for a in range(nodes)
     )
+    latency = np.asarray(numa.latencies.value, dtype=np.float64)
+    of_line = latency.copy()
+    if numa.line_latencies is not None:
+        of_line[:, : len(latency)] = numa.line_latencies.value
     return Topology(
         numa.cores.value,
         numa.sizes.value,
-        np.asarray(numa.latencies.value, dtype=np.float64),
+        latency,
         bandwidth,
+        of_line,
         numa.distances.value if numa.distances is not None else flat,
         tuple(found),
     )
@@ -112,8 +118,9 @@ def topology_of(numa: Numa, links: Sequence[NumaLink]) -> Topology:
 
 def one_node(cores: int, size: int, latency: float, bandwidth: float) -> Topology:
     """Return the topology of a machine that has no [numa]."""
+    of_memory = np.array([[latency]])
     return Topology(
-        (cores,), (size,), np.array([[latency]]), np.array([[bandwidth]]), ((LOCAL_DISTANCE,),), ()
+        (cores,), (size,), of_memory, np.array([[bandwidth]]), of_memory, ((LOCAL_DISTANCE,),), ()
     )
 
 

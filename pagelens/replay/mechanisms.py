@@ -29,7 +29,7 @@ TWO_WAY = "direct mapping"  # no mechanism of its own: a what-if beside
 L2_CONFLICTS, L3_CONFLICTS, SNOOP_FILTER = "L2 conflicts", "L3 conflicts", "snoop filter"
 PAGE_WALKS, ROW_CONFLICTS, FREQUENCY = "page walks", "row conflicts", "core frequency"
 # Mechanisms of a machine with several NUMA nodes.
-NUMA_LINKS, NUMA_CROWDING = "remote memory", "crowded memory"
+NUMA_LINKS, NUMA_CROWDING, NUMA_SHARED = "remote memory", "crowded memory", "shared lines"
 # Mechanisms of both: of the memory-side cache, or of the caches in front of it.
 CAPACITY, CACHE_CAPACITY = "capacity", "cache capacity"
 
@@ -84,6 +84,13 @@ MECHANISMS = {
             "crowding on the memory of one NUMA node",
             "no crowding on any NUMA node",
             "#882255",
+        ),
+        Mechanism(
+            NUMA_SHARED,
+            "lines shared by NUMA nodes",
+            "lines that threads on different NUMA nodes take from each other",
+            "no line shared by NUMA nodes",
+            "#44AA99",
         ),
         Mechanism(
             FREQUENCY,

@@ -30,6 +30,7 @@ from pagelens.replay.mechanisms import (
     L3_CONFLICTS,
     NUMA_CROWDING,
     NUMA_LINKS,
+    NUMA_SHARED,
     PAGE_WALKS,
     ROW_CONFLICTS,
     SNOOP_FILTER,
@@ -49,6 +50,7 @@ from pagelens.replay.run import (
     instructions,
     lines_past_l1,
 )
+from pagelens.replay.shared_lines import SharedLines, shared_lines
 from pagelens.replay.stretches import Estimates
 from pagelens.replay.whole_node import (
     NodeCounts,
@@ -62,7 +64,7 @@ from pagelens.replay.whole_node import (
 
 Counts = Mapping[str, Floats]
 
-NUMA = (NUMA_LINKS, NUMA_CROWDING)
+NUMA = (NUMA_LINKS, NUMA_CROWDING, NUMA_SHARED)
 
 # A run keeps these counters under the replay's names. Those of memory get the names of all machines.
 KEPT = (
@@ -104,8 +106,11 @@ class NodeEngine:
         self._by_replay = mechanisms_by_replay(machine)
         rows = (ROW_CONFLICTS,) if self._has_banks else ()
         spread = (FREQUENCY,) if machine.cores.frequency_spread is not None else ()
-        numa = NUMA if machine.topology.nodes > 1 else ()
-        self.mechanisms = (*self._by_replay, *rows, *numa, *spread, CACHE_CAPACITY)
+        self._numa: tuple[str, ...] = ()
+        if machine.topology.nodes > 1:
+            takes_lines = workload.source == "trace" and workload.threads > workload.processes
+            self._numa = NUMA if takes_lines else (NUMA_LINKS, NUMA_CROWDING)
+        self.mechanisms = (*self._by_replay, *rows, *self._numa, *spread, CACHE_CAPACITY)
 
     def bounds(self) -> Bounds:
         """Return the bounds, from all lines in their order."""
@@ -143,7 +148,7 @@ class NodeEngine:
         both = (True, False) if self._has_banks else ()
         of_rows: list[Removed] = [(), (ROW_CONFLICTS,)] if self._has_banks else [()]
         of_cores: list[Removed] = [(), (FREQUENCY,)] if FREQUENCY in self.mechanisms else [()]
-        of_numa = list(subsets(NUMA)) if NUMA_LINKS in self.mechanisms else [()]
+        of_numa = list(subsets(self._numa))
         as_it_is, replayed = placed.without_each(self._by_replay, both)
         seconds: dict[Removed, Floats] = {}
         for removed, found in replayed.items():
@@ -218,7 +223,14 @@ class _Placed:
     def _with_copies(self, counted: NodeCounts) -> NodeCounts:
         engine = self._engine
         lines = replicated(counted.numa, engine._workload.objects, engine._ranks, self._placement.numa)
+        if lines is not None:
+            lines = replace(lines, shared=self._shared(lines))
         return replace(counted, numa=lines)
+
+    def _shared(self, lines: NumaLines) -> SharedLines | None:
+        topology, engine = self.machine.topology, self._engine
+        nodes = topology.node_of_core[self._cores].reshape(engine._ranks, -1)
+        return shared_lines(engine._programs.taken(), topology, nodes, *lines.reads.shape[:2])
 
     def without_each(
         self, mechanisms: tuple[str, ...], rows: tuple[bool, ...]
@@ -346,6 +358,8 @@ class _Placed:
             load,
             without_links=NUMA_LINKS in without,
             without_crowding=NUMA_CROWDING in without,
+            taken=None if NUMA_SHARED in without else load.taken,
+            busiest_line_s=None if NUMA_SHARED in without else load.busiest_line_s,
             kernel_s=balancing_seconds(numa, rule)[rows] if rule.balanced else None,
         )
 

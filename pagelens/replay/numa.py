@@ -12,6 +12,7 @@ from pagelens.accesses.workload import KERNEL, ObjectInfo, Workload
 from pagelens.address.units import FRAME_BITS, LINE_BYTES
 from pagelens.frames.numa_rule import NumaRule, cores_of_threads, ends_of_nodes
 from pagelens.machine import Machine, NumaLoad
+from pagelens.replay.shared_lines import SharedLines
 
 Floats = NDArray[np.float64]
 
@@ -82,6 +83,7 @@ class NumaLines:
     reads: Floats  # [phase, object, from, to]
     writes: Floats
     balancing: Floats  # [phase, 2] hinting faults of NUMA balancing, and pages that it moved
+    shared: SharedLines | None = None  # lines that come from other nodes' caches, besides those of memory
 
     def load(
         self, machine: Machine, threads: NDArray[np.uint32], rows: NDArray[np.int64] | slice
@@ -96,6 +98,8 @@ class NumaLines:
             _shares(self.reads.sum(axis=1), topology.rows)[rows],
             _shares(self.writes.sum(axis=1), topology.rows)[rows],
             on_node.astype(np.float64),
+            taken=self.shared.taken.sum(axis=1)[rows] if self.shared is not None else None,
+            busiest_line_s=self.shared.busiest_s[rows] if self.shared is not None else None,
         )
 
 

@@ -202,17 +202,25 @@ def simulated_parts(
     return Parts(_core.excerpted(whole, ranks, chosen), chosen)
 
 
+@dataclass(frozen=True)
+class _Made:
+    parts: Parts
+    compulsory: NDArray[np.float64]
+    moved: NDArray[np.float64]
+    taken: NDArray[np.uint64]
+
+
 class NodePrograms:
     """The parts of a workload for `ranks` copies on a machine, made when they are first used."""
 
     def __init__(self, workload: Workload, machine: Machine, ranks: int) -> None:
         self._workload, self._machine, self._ranks = workload, machine, ranks
         self._lock = threading.Lock()
-        self._made: dict[int, tuple[Parts, NDArray[np.float64], NDArray[np.float64]]] = {}  # by offset
+        self._made: dict[int, _Made] = {}  # by offset
 
     def parts(self, offset_bytes: int = 0, cancel: _core.CancelFlag | None = None) -> Parts:
         """Return the parts with the arrays at that offset (`Workload.compile`). Any thread may call this."""
-        return self._of(offset_bytes, cancel)[0]
+        return self._of(offset_bytes, cancel).parts
 
     def changed(
         self, offset_bytes: int, change: Callable[[_core.Program], _core.Program], cancel: _core.CancelFlag
@@ -224,22 +232,25 @@ class NodePrograms:
 
     def compulsory(self, offset_bytes: int = 0) -> NDArray[np.float64]:
         """Return the lines [phase, 2] that memory reads and writes below infinite caches."""
-        return self._of(offset_bytes)[1]
+        return self._of(offset_bytes).compulsory
 
     def moved(self) -> NDArray[np.float64]:
         """Return the lines [phase, 4] of all copies, as `_core.moved_by_phase` counts them."""
-        return self._of(0)[2]
+        return self._of(0).moved
 
-    def _of(
-        self, offset_bytes: int, cancel: _core.CancelFlag | None = None
-    ) -> tuple[Parts, NDArray[np.float64], NDArray[np.float64]]:
+    def taken(self) -> NDArray[np.uint64]:
+        """Return the rows of `_core.Program.taken_lines`, of one copy."""
+        return self._of(0).taken
+
+    def _of(self, offset_bytes: int, cancel: _core.CancelFlag | None = None) -> _Made:
         with self._lock:
             if offset_bytes not in self._made:
                 whole = self._workload.lines_in_order(self._machine, offset_bytes, cancel)
                 parts = simulated_parts(whole, self._machine, self._ranks)
                 first, least = first_fetches(whole, self._ranks, parts.excerpts)
                 moved = self._ranks * np.asarray(_core.moved_by_phase(whole), dtype=np.float64)
-                self._made[offset_bytes] = (replace(parts, first=first), least, moved)
+                parts = replace(parts, first=first)
+                self._made[offset_bytes] = _Made(parts, least, moved, np.asarray(whole.taken_lines))
             return self._made[offset_bytes]
 
 

@@ -84,6 +84,7 @@ struct Sink {
     std::vector<Event> events;
     void put(const Event& event) { events.push_back(event); }
     void stamp(std::uint64_t) {}
+    void stamp_now(std::uint64_t) {}
 };
 
 struct Access {
@@ -94,8 +95,9 @@ struct Access {
 
 // Loads and stores come in groups, as of blocks of instructions: time advances at the first access
 // of a group for all of them.
+// One in `shared` lines is shared by threads: each access to it is told of.
 std::vector<Event> filtered(const std::vector<Access>& accesses, std::uint64_t group = 1,
-                            unsigned sets_of_pages = page_sets) {
+                            unsigned sets_of_pages = page_sets, std::uint64_t shared = 0) {
     Sink sink;
     Strip strip(sets_of_pages);
     Filter filter(sink);
@@ -110,9 +112,16 @@ std::vector<Event> filtered(const std::vector<Access>& accesses, std::uint64_t g
             case Access::store:
                 if (later == 0) strip.advance(later = group);
                 if (--later; !strip.hides(access.address, store, line_bytes - 1, later)) {
+                    const std::uint64_t line = access.address >> line_bits;
+                    const bool told = shared != 0 && line % shared == 0;
+                    if (told) {
+                        records.push_back(make_record(RecordKind::shared, line));
+                        records.push_back(0);
+                    }
                     Record* const end = strip.pass(access.address, store, later, room.data());
                     CHECK(end <= room.data() + room.size());
                     keep(end);
+                    if (told) strip.reveal(line);
                 }
                 break;
             case Access::stream:
@@ -208,9 +217,10 @@ std::vector<Step> replay_events(const std::vector<Event>& events, ReferenceCache
     return cache.steps;
 }
 
-void check_exact(const std::vector<Access>& accesses) {
-    const std::vector<Event> events = filtered(accesses);
-    for (const std::uint64_t group : {2, 3, 7}) CHECK(filtered(accesses, group) == events);
+void check_exact(const std::vector<Access>& accesses, std::uint64_t shared = 0) {
+    const std::vector<Event> events = filtered(accesses, 1, page_sets, shared);
+    for (const std::uint64_t group : {2, 3, 7})
+        CHECK(filtered(accesses, group, page_sets, shared) == events);
     const struct {
         std::uint64_t sets;
         std::size_t ways;
@@ -302,6 +312,24 @@ TEST_CASE("filter: every cache and TLB of the family sees the same") {
     for (std::uint32_t seed = 0; seed < 60; ++seed) {
         CAPTURE(seed);
         check_exact(program(seed, 6000));
+    }
+}
+
+TEST_CASE("filter: every access to a shared line is told of, and caches and TLBs see the same") {
+    for (std::uint32_t seed = 0; seed < 30; ++seed) {
+        CAPTURE(seed);
+        const std::vector<Access> accesses = program(seed, 3000);
+        const std::uint64_t shared = 1 + seed % 5;
+        check_exact(accesses, shared);
+        const auto is_shared = [&](std::uint64_t line) { return line % shared == 0; };
+        const auto made = std::ranges::count_if(accesses, [&](const Access& access) {
+            return access.kind <= Access::store && is_shared(access.address >> line_bits);
+        });
+        const auto events = filtered(accesses, 1, page_sets, shared);
+        const auto told = std::ranges::count_if(events, [&](const Event& event) {
+            return event.kind <= EventKind::first_store && is_shared(event.address);
+        });
+        CHECK(told == made);
     }
 }
 

@@ -219,6 +219,12 @@ def _numa(e: Explanation) -> Iterator[str]:
     yield "  How long memories and directions of links are busy (modelled):"
     for part in found.parts[:_TOP]:
         yield f"  {part.name:<{width}} {format_time(part.busy_s):>9}"
+    if found.shared:
+        yield "  Lines that threads on different NUMA nodes take from each other (counted):"
+        yield f"  {'object':<{width}} {'taken':>9} {'share':>9}"
+        for shared in found.shared[:_TOP]:
+            name = shorten_object(shared.name, width)
+            yield f"  {name:<{width}} {format_count(shared.taken):>9} {format_share(shared.share):>9}"
     for record in e.numa or []:
         if record.pages_moved is not None:
             text = (

@@ -25,6 +25,7 @@ from pagelens.explain.model.causes import (
     NumaRecord,
     ObjectRecord,
     PartRecord,
+    SharedObject,
     SlotMap,
 )
 from pagelens.explain.model.record import Record
@@ -72,6 +73,7 @@ __all__ = [
     "RemedyGain",
     "ResourceRecord",
     "SampleRecord",
+    "SharedObject",
     "SlotMap",
     "TimedRecord",
 ]

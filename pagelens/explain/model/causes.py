@@ -90,6 +90,14 @@ class NumaObject(Record):
     share: float = Field(description="the share of all such lines")
 
 
+class SharedObject(Record):
+    """How often threads on different NUMA nodes take lines of one object from each other: counted."""
+
+    name: str
+    taken: float
+    share: float = Field(description="the share of all such lines")
+
+
 class NumaPart(Record):
     """How long the memory of a NUMA node, or a direction of a link, is busy: modelled."""
 
@@ -104,6 +112,9 @@ class NumaRecord(Record):
     remote_share: float = Field(description="counted: the share of memory's lines that are remote")
     objects: list[NumaObject] = Field(description="most remote lines first")
     parts: list[NumaPart] = Field(description="busiest first")
+    shared: list[SharedObject] = Field(
+        description="objects whose lines threads on different NUMA nodes take from each other, most first"
+    )
     hint_faults: float | None = Field(
         default=None, description="counted: faults of NUMA balancing; null under policies without it"
     )

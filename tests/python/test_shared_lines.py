@@ -1,0 +1,117 @@
+"""Lines that threads take from each other: counted in traces of real programs, timed between NUMA nodes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_machine import two_nodes
+
+import pagelens as pl
+from pagelens.accesses.trace import TraceWorkload, open_trace
+from pagelens.accesses.tracer import TraceRequest, trace_program
+from pagelens.cli.text.explain import render_terminal
+from pagelens.errors import UsageError
+from pagelens.explain.html import render_html
+from pagelens.machine import Machine, load_machine, parse_machine
+from pagelens.replay.mechanisms import NUMA_SHARED
+from pagelens.replay.shared_lines import RARE, shared_lines
+
+ROUNDS = 20_000
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return two_nodes()
+
+
+@pytest.fixture(scope="module")
+def traced(
+    tmp_path_factory: pytest.TempPathFactory, built: Callable[..., Path]
+) -> Callable[[int], TraceWorkload]:
+    """Trace two threads whose counters lie so many bytes apart."""
+    folder, known = tmp_path_factory.mktemp("traces"), dict[int, TraceWorkload]()
+
+    def trace(distance: int) -> TraceWorkload:
+        if distance not in known:
+            path = folder / f"{distance}.trace"
+            command = [str(built("counters")), str(distance), "2", str(ROUNDS)]
+            trace_program(TraceRequest(command, str(path), accesses=0))
+            known[distance] = open_trace(path)
+        return known[distance]
+
+    return trace
+
+
+def taken(workload: TraceWorkload, machine: Machine) -> np.ndarray:
+    return np.asarray(workload.lines_in_order(machine).taken_lines)
+
+
+def test_counters_in_one_line_go_to_and_fro(traced: Callable[[int], TraceWorkload], machine: Machine) -> None:
+    """Threads that count in turn take the line from each other for each load, and for each store."""
+    rows = taken(traced(8), machine)
+    often = rows[rows[:, 4] != RARE]
+    assert len(set(often[:, 4])) == 1  # the line of both counters
+    assert {(giver, taker) for _, _, giver, taker, _, _ in often.tolist()} == {(0, 1), (1, 0)}
+    assert ROUNDS < often[:, 5].sum() <= 4 * ROUNDS
+
+
+def test_counters_in_lines_of_their_own_stay(
+    traced: Callable[[int], TraceWorkload], machine: Machine
+) -> None:
+    assert taken(traced(128), machine)[:, 5].sum() < ROUNDS / 100
+
+
+def test_explain_names_the_object_and_what_it_costs(
+    traced: Callable[[int], TraceWorkload], machine: Machine
+) -> None:
+    workload = traced(8)
+    ensemble = pl.simulate(
+        workload, machine, ["aged", "close"], nodes=1, history="boot; run", ranks=1, progress=False
+    )
+    explained = pl.explain(ensemble)
+    assert explained.numa is not None
+    aged, close = explained.numa
+    assert aged.shared[0].name.startswith("main")
+    assert aged.shared[0].share > 0.9
+    assert close.shared == []  # both threads run on one node
+    cost = explained.attributions[0]
+    assert cost.part(NUMA_SHARED).seconds > 0.5 * cost.time_s
+    assert "take from each other" in render_terminal(explained)
+    assert "take these lines from each other" in render_html(explained)
+
+
+def test_seconds_are_those_of_the_lines_that_change_nodes() -> None:
+    """A line is in one place at a time, and each copy of the program has lines of its own."""
+    topology = load_machine("skx-6140-2s").topology
+    rows = np.array(
+        [[0, 1, 0, 1, 7, 100], [0, 2, 1, 0, 7, 50], [0, 1, 0, 1, 9, 120], [0, 1, 1, 0, RARE, 900]],
+        dtype=np.uint64,
+    )
+    nodes = np.array([[0, 1], [1, 1]], dtype=np.uint8)  # the second copy is on one node
+    found = shared_lines(rows, topology, nodes, 1, 3)
+    assert found is not None
+    assert found.taken[0, 1].tolist() == [[0, 900], [220, 0]]
+    assert found.taken[0, 2].tolist() == [[0, 50], [0, 0]]
+    assert found.busiest_s[0] == pytest.approx((100 * 114 + 50 * 118.9) * 1e-9)
+    assert shared_lines(rows[:0], topology, nodes, 1, 3) is None
+
+
+def test_without_a_published_latency_a_line_takes_as_long_as_memory() -> None:
+    topology = load_machine("genoa-9654-2s").topology
+    assert np.array_equal(topology.line_latency, topology.latency)
+    assert load_machine("skx-6140-2s").topology.line_latency[0, 1] == pytest.approx(118.9e-9)
+
+
+def test_a_matrix_of_another_shape_is_refused() -> None:
+    text = b"""
+schema = 1
+base = "skx-6140-2s"
+name = "small"
+title = "Small"
+mode = "single"
+[numa]
+line_latencies = { value = ["50 114 ns"], assumed = "wrong" }
+"""
+    with pytest.raises(UsageError, match="line_latencies must have 2 rows of 2 columns"):
+        parse_machine(text, "small.toml")
