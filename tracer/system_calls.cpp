@@ -5,6 +5,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/address/units.hpp"
 
@@ -18,6 +19,8 @@ Event pages(EventKind kind, std::uint64_t address, std::uint64_t bytes, std::uin
     const std::uint64_t last = (address + bytes + page_bytes - 1) / page_bytes;
     return Event{kind, first, last - first, extra};
 }
+
+std::uint64_t end_page(std::uint64_t address) { return (address + page_bytes - 1) / page_bytes; }
 
 bool is_shared(std::uint64_t flags) {
     const std::uint64_t type = flags & MAP_TYPE;
@@ -49,8 +52,17 @@ void present_files(AddressSpace& space, const std::vector<FileMapping>& mappings
     }
 }
 
-std::optional<Event> unmapped_by(const SystemCall& call) {
+std::optional<Event> unmapped_by(const SystemCall& call, AddressSpace& space) {
     const auto& argument = call.argument;
+    if (call.number == nr::brk) {
+        if (space.lowest_break == 0 || argument[0] < space.lowest_break ||
+            argument[0] >= space.program_break)
+            return std::nullopt;
+        const std::uint64_t old_end = end_page(std::exchange(space.program_break, argument[0]));
+        const std::uint64_t new_end = end_page(argument[0]);
+        if (new_end == old_end) return std::nullopt;
+        return Event{EventKind::unmap, new_end, old_end - new_end};
+    }
     if (call.number != nr::munmap || argument[1] == 0 || argument[0] % page_bytes != 0)
         return std::nullopt;
     return pages(EventKind::unmap, argument[0], argument[1]);
@@ -70,13 +82,11 @@ void page_events(const SystemCall& call, std::int64_t result, AddressSpace& spac
                 emit(pages(EventKind::map_file, value, argument[1],
                            *first | (is_shared(argument[3]) ? shared_mapping : 0)));
             break;
-        case nr::brk: {
-            const std::uint64_t old_end = (space.program_break + page_bytes - 1) / page_bytes;
-            const std::uint64_t new_end = (value + page_bytes - 1) / page_bytes;
-            if (new_end < old_end) emit(Event{EventKind::unmap, new_end, old_end - new_end});
-            space.program_break = value;
+        case nr::brk:
+            if (space.lowest_break == 0) space.lowest_break = value;
+            // That it fell was noted before the call, and another thread may have raised it since.
+            space.program_break = std::max(space.program_break, value);
             break;
-        }
         case nr::mremap: {
             const std::uint64_t kept = std::min(argument[1], argument[2]);
             if (kept < argument[1]) {

@@ -31,12 +31,13 @@ enum : std::int64_t {
 struct AddressSpace {
     std::uint64_t guest_base;         // guest memory begins at this host address
     std::uint64_t program_break = 0;  // the kernel's; 0: not known yet
+    std::uint64_t lowest_break = 0;   // the first one known; the kernel allows none below
     PageCacheNumbers page_cache{};
 };
 
-// What a call gives back for certain, to be told before it is made: as soon as it has given them
-// back, another thread can get these pages.
-std::optional<Event> unmapped_by(const SystemCall& call);
+// What munmap or brk gives back for certain, to be told before the call is made: as soon as it has
+// given them back, another thread can get these pages. A break that falls is noted in `space`.
+std::optional<Event> unmapped_by(const SystemCall& call, AddressSpace& space);
 
 // Calls `emit` for each other event, in their order.
 void page_events(const SystemCall& call, std::int64_t result, AddressSpace& space,

@@ -116,6 +116,7 @@ class Tracer {
     // Files are defined before the first event that names them.
     void define_files();
     void sync(Vcpu& vcpu);
+    void sync(Vcpu& vcpu, std::uint64_t number);
     void given_back(Vcpu& vcpu, const Event& event);
     void unmap(Vcpu& vcpu, const SystemCall& call);
     void forget_pages(Vcpu& vcpu);

@@ -138,9 +138,12 @@ void Tracer::define_files() {
 }
 
 void Tracer::sync(Vcpu& vcpu) {
-    if (vcpu.block == nullptr) return;
+    if (vcpu.block != nullptr) sync(vcpu, session_->next_sync());
+}
+
+void Tracer::sync(Vcpu& vcpu, std::uint64_t number) {
     make_room(vcpu, event_words);
-    vcpu.push(Event{EventKind::sync, 0, vcpu.instructions(), session_->next_sync()});
+    vcpu.push(Event{EventKind::sync, 0, vcpu.instructions(), number});
     submit(vcpu);  // what happened before a meeting is filtered before what comes after
 }
 
@@ -156,7 +159,12 @@ void Tracer::system_call(Vcpu& vcpu, const SystemCall& call) {
             sync(vcpu);
             break;
         case nr::munmap:
+        case nr::brk:
             unmap(vcpu, call);
+            break;
+        case nr::mremap:  // its meeting is told afterwards, but is before those of the pages' new
+                          // owners
+            if (threads_ > 1) vcpu.thread->moves_at = session_->next_sync();
             break;
         default:
             break;
@@ -165,7 +173,7 @@ void Tracer::system_call(Vcpu& vcpu, const SystemCall& call) {
 
 void Tracer::unmap(Vcpu& vcpu, const SystemCall& call) {
     if (vcpu.block == nullptr) return;
-    const std::optional<Event> event = unmapped_by(call);
+    const std::optional<Event> event = unmapped_by(call, space_);
     if (!event) return;
     given_back(vcpu, *event);
     if (threads_ > 1) sync(vcpu);  // before others get these pages
@@ -184,6 +192,7 @@ void Tracer::system_call_returned(Vcpu& vcpu, std::int64_t result) {
         vcpu.push(event);
     });
     if (call.number == nr::mmap && threads_ > 1) sync(vcpu);  // after others gave these pages back
+    if (vcpu.thread->moves_at != 0) sync(vcpu, std::exchange(vcpu.thread->moves_at, 0));
     if (call.number == nr::brk) know_heap(space_.program_break);
     if (call.number == nr::mmap || call.number == nr::munmap || call.number == nr::mremap) {
         const std::uint64_t begin =

@@ -26,7 +26,8 @@ struct Thread {
     std::uint32_t number;  // in the trace file
     ShadowStack stack;
     CallSiteCache site_cache;
-    SystemCall call;  // the one under way: its return callback lacks the arguments
+    SystemCall call;             // the one under way: its return callback lacks the arguments
+    std::uint64_t moves_at = 0;  // if it is an mremap: the number of the meeting at which it began
     std::vector<std::uint64_t> phases;  // open regions, innermost last
     InstructionSampler sampler;
     std::uint64_t look_due = 0;  // while a sample is taken: `look_at` without it

@@ -28,6 +28,8 @@ struct Seen {
     bool operator==(const Seen&) const = default;
 };
 
+Seen seen(const Event& event) { return {event.kind, event.address, event.count, event.extra}; }
+
 struct Kernel {
     AddressSpace space{.guest_base = 0};
 
@@ -35,11 +37,17 @@ struct Kernel {
                                std::int64_t result) {
         SystemCall call{number, {}};
         std::copy(arguments.begin(), arguments.end(), call.argument);
-        std::vector<Seen> seen;
-        page_events(call, result, space, [&](const Event& event) {
-            seen.push_back({event.kind, event.address, event.count, event.extra});
-        });
-        return seen;
+        std::vector<Seen> events;
+        page_events(call, result, space,
+                    [&](const Event& event) { events.push_back(seen(event)); });
+        return events;
+    }
+
+    std::vector<Seen> called(std::int64_t number, std::initializer_list<std::uint64_t> arguments) {
+        SystemCall call{number, {}};
+        std::copy(arguments.begin(), arguments.end(), call.argument);
+        const auto event = unmapped_by(call, space);
+        return event ? std::vector{seen(*event)} : std::vector<Seen>{};
     }
 };
 
@@ -63,21 +71,17 @@ struct StringMaker<Events> {
 }  // namespace doctest
 
 TEST_CASE("unmapping takes whole pages, also those of a part") {
-    for (const std::uint64_t bytes : {2 * page, page + 1}) {
-        const auto event = unmapped_by({nr::munmap, {5 * page, bytes}});
-        REQUIRE(event);
-        CHECK(event->kind == EventKind::unmap);
-        CHECK(event->address == 5);
-        CHECK(event->count == 2);
-    }
+    Kernel kernel;
+    for (const std::uint64_t bytes : {2 * page, page + 1})
+        CHECK(kernel.called(nr::munmap, {5 * page, bytes}) == Events{{EventKind::unmap, 5, 2, 0}});
 }
 
 TEST_CASE("unmapping is told before the call alone, and not if the call is wrong") {
     Kernel kernel;
     CHECK(kernel.returned(nr::munmap, {5 * page, page}, 0).empty());
-    CHECK(!unmapped_by({nr::munmap, {5 * page, 0}}));
-    CHECK(!unmapped_by({nr::munmap, {5 * page + 1, page}}));
-    CHECK(!unmapped_by({nr::mmap, {5 * page, page}}));
+    CHECK(kernel.called(nr::munmap, {5 * page, 0}).empty());
+    CHECK(kernel.called(nr::munmap, {5 * page + 1, page}).empty());
+    CHECK(kernel.called(nr::mmap, {5 * page, page}).empty());
 }
 
 TEST_CASE("a call that failed did nothing") {
@@ -130,13 +134,29 @@ TEST_CASE("a mapping of a file shows the same pages of the page cache by every n
     CHECK(shown(kernel, third, 0).empty());  // it was closed since
 }
 
-TEST_CASE("the program break gives pages back when it falls") {
+TEST_CASE("the program break gives pages back when it falls, before the call alone") {
     Kernel kernel;
+    CHECK(kernel.called(nr::brk, {90 * page}).empty());        // not known yet
     CHECK(kernel.returned(nr::brk, {0}, 100 * page).empty());  // asked where it is
+    CHECK(kernel.called(nr::brk, {110 * page}).empty());
     CHECK(kernel.returned(nr::brk, {110 * page}, 110 * page).empty());
-    CHECK(kernel.returned(nr::brk, {103 * page + 1}, 103 * page + 1) ==
+    CHECK(kernel.called(nr::brk, {103 * page + 1}) ==
           Events{{EventKind::unmap, 104, 6, 0}});  // the page that it is in stays
+    CHECK(kernel.returned(nr::brk, {103 * page + 1}, 103 * page + 1).empty());
     CHECK(kernel.space.program_break == 103 * page + 1);
+    CHECK(kernel.called(nr::brk, {99 * page}).empty());  // the kernel refuses it
+    CHECK(kernel.returned(nr::brk, {99 * page}, 103 * page + 1).empty());
+    CHECK(kernel.space.program_break == 103 * page + 1);
+}
+
+TEST_CASE("a break that another thread raised meanwhile stays") {
+    Kernel kernel;
+    kernel.returned(nr::brk, {0}, 100 * page);
+    kernel.returned(nr::brk, {110 * page}, 110 * page);
+    CHECK(!kernel.called(nr::brk, {105 * page}).empty());
+    CHECK(kernel.returned(nr::brk, {120 * page}, 120 * page).empty());  // the other thread's
+    CHECK(kernel.returned(nr::brk, {105 * page}, 105 * page).empty());
+    CHECK(kernel.space.program_break == 120 * page);
 }
 
 TEST_CASE("mremap cuts, moves, or both") {

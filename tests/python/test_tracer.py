@@ -374,6 +374,13 @@ def test_blocks_in_pages_that_another_thread_gave_back_keep_their_name(
     assert lines.get("[mmap]", 0) < 4096
 
 
+def test_pages_of_an_address_that_another_thread_moved_away_are_new(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    writes = first_writes(traced(pagelens, tmp_path, built("moved_pages")))
+    assert writes >= 10 * (8 + 8)  # those that were moved, and those of the other thread
+
+
 @pytest.mark.parametrize("options", [("--accesses", "20000"), ("--skip", "20000", "--accesses", "50000")])
 def test_a_budget_with_threads(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path, options: tuple[str, ...]
