@@ -17,6 +17,7 @@ from pagelens.io.option import Option, run_of
 from pagelens.io.predict import Cost, Floats, predict
 from pagelens.io.recording import Recording, without_queues
 from pagelens.io.recording_gaps import gaps
+from pagelens.io.turns import waited_for
 from pagelens.io.what_if import options
 from pagelens.machine import Io, Machine
 from pagelens.units import format_time
@@ -146,7 +147,7 @@ def explain_recording(
         ),
         paths=of_paths,
         ways=ways,
-        notes=[*_slow_new_files(of_paths, io, elapsed), *_notes(recording, io)],
+        notes=[*_slow_new_files(of_paths, io, elapsed), *_joined_syncs(frame), *_notes(recording, io)],
     )
 
 
@@ -263,6 +264,17 @@ def _slow_new_files(of_paths: list[OfPath], io: Io, elapsed_s: float) -> Iterato
                 f"{format_time(of.cpu_s / of.operations)} were measured. On ext4 without a journal, files "
                 "that were removed in the last minutes slow down new ones."
             )
+
+
+def _joined_syncs(frame: pl.DataFrame) -> Iterator[str]:
+    """Say which fsyncs the model cannot foresee well."""
+    syncs = (frame["path"] == paths.SYNC).to_numpy()
+    place, _ = waited_for(frame, syncs, syncs, in_order=False)
+    if joined := int((place >= 0).sum()):
+        yield (
+            f"{joined:,} of {int(syncs.sum()):,} calls of fsync began during another thread's fsync of the "
+            "file. Such calls can take ten times the processor time that the model says (measured)."
+        )
 
 
 def _notes(recording: Recording, io: Io) -> list[str]:

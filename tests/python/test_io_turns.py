@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_io_model import MACHINE, PAGE, recording_of, transfer, with_tables
 
+from pagelens.io import explain_recording
 from pagelens.io.classify import classify
 from pagelens.io.predict import predict
 from pagelens.io.turns import waited_for
@@ -66,6 +67,10 @@ def test_an_fsync_joins_the_one_that_writes_out() -> None:
     assert more == pytest.approx([0, 0, (1 << 20) / 1e9, 0])
     assert now.wait_s[2] == pytest.approx(0.75 * now.wait_s[1])
     assert alone.wait_s[2:] == pytest.approx([0, 0])
+    notes = explain_recording(recording_of(operations), MACHINE).notes
+    assert any(note.startswith("1 of 3 calls of fsync began during another thread's") for note in notes)
+    notes = explain_recording(recording_of(operations[:2]), MACHINE).notes
+    assert not any("fsync" in note for note in notes)
 
 
 OPERATIONS = st.lists(
