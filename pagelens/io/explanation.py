@@ -12,7 +12,7 @@ import polars as pl
 
 from pagelens.io import classify as paths
 from pagelens.io.classify import classify
-from pagelens.io.facts import Facts, describe
+from pagelens.io.facts import TRANSFERS, Facts, describe
 from pagelens.io.option import Option, run_of
 from pagelens.io.predict import Cost, Floats, predict
 from pagelens.io.recording import Recording, without_queues
@@ -156,12 +156,9 @@ def busiest_folder(recording: Recording) -> tuple[Path, int] | None:
 
     Return None if there are no files.
     """
-    frame = (
-        without_queues(recording.regular)
-        .group_by("file")
-        .agg(pl.col("wall_ns").sum(), pl.col("result").clip(0).sum())
-    )
-    for number in frame.sort("result", descending=True)["file"].to_list():
+    moved = pl.when(pl.col("kind").is_in(TRANSFERS)).then(pl.col("result").clip(0)).otherwise(0)
+    frame = without_queues(recording.regular).group_by("file").agg(moved=moved.sum())
+    for number in frame.sort("moved", "file", descending=[True, False])["file"].to_list():
         file = recording.header.files[number]
         folder = Path(file.path).parent
         if folder.is_dir():

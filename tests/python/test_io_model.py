@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagelens.cli.text.io_explain import answer, conclusion, error_line, render_explanation
-from pagelens.io import explain_recording, render_page, saved_by_advice
+from pagelens.io import busiest_folder, explain_recording, render_page, saved_by_advice
 from pagelens.io.classify import classify
 from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.kinds import IN_STDIO
@@ -496,6 +496,26 @@ def test_threads_of_ranks_are_called_after_these() -> None:
     recording.header.processes[:] = [Process(process=7, rank=3), Process(process=8)]
     threads = pl.DataFrame({"process": [7, 7, 8, 9], "thread": [70, 71, 80, 90]})
     assert _thread_names(threads, recording) == ["rank 3", "rank 3: 71", "80", "90"]
+
+
+def test_the_folder_with_most_traffic_is_measured(tmp_path: Path) -> None:
+    """Open MPI maps files in /dev/shm. The addresses of these mappings counted as bytes."""
+    operations = [
+        {"kind": "mmap", "file": 0, "result": 0x7F0000000000, "size": PAGE},
+        {"kind": "seek", "file": 0, "result": 1 << 40},
+        {"file": 0, **transfer("write", 0)},
+        {"file": 1, **transfer("write", 0, 4 * PAGE)},
+    ]
+    recording = recording_of(operations, [{"device": 1}, {"device": 2}])
+    for name in ("memory", "disk"):
+        (tmp_path / name).mkdir()
+    files = [
+        file.model_copy(update={"path": str(tmp_path / name / "f")})
+        for file, name in zip(recording.header.files, ("memory", "disk"), strict=True)
+    ]
+    moved = dataclasses.replace(recording, header=recording.header.model_copy(update={"files": files}))
+    assert busiest_folder(moved) == (tmp_path / "disk", 2)
+    assert busiest_folder(recording_of([])) is None
 
 
 def test_an_empty_recording_has_an_answer() -> None:

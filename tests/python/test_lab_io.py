@@ -126,5 +126,5 @@ def test_on_a_real_kernel_the_core_bounds_buffered_writes_and_not_direct_ones() 
     assert buffered.busy > 0.8
     assert buffered.seconds > 1.5 * direct.seconds
     small = found[FILES, 16 << 10]
-    assert small.seconds > 2 * found[FILES, MIB].seconds  # 1,024 files take longer than 16
+    assert small.seconds > found[FILES, MIB].seconds  # 1,024 files take longer than 16
     assert small.predicted_s is not None
