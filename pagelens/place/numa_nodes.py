@@ -31,6 +31,7 @@ Floats = NDArray[np.float64]
 FIRST_TOUCH = "first touch"
 LEAST_SHARE = 0.01  # of all lines; objects below it stay as they are
 SECONDS = 10.0  # limit of the solver
+TIE = 1e-3  # of the time: placements that differ by less are equally good
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,9 @@ def place_on_nodes(workload: Workload, machine: Machine, ranks: int, seed: int =
     lines = seconds.lines.sum(axis=(0, 2))
     worth = [o for o in np.argsort(-lines) if o != KERNEL and lines[o] >= LEAST_SHARE * lines.sum()]
     sizes = np.array([float(known.bytes * ranks) for known in workload.objects])
-    chosen, gap = _solve(seconds, ways, worth, sizes, np.asarray(machine.topology.sizes, dtype=np.float64))
+    capacities = np.asarray(machine.topology.sizes, dtype=np.float64)
+    chosen, gap = _solve(seconds, ways, worth, sizes, capacities)
+    chosen = _with_fewest_changes(seconds, ways, chosen, sizes, capacities)
     rows = []
     for o in worth:
         way = ways[chosen[o]]
@@ -154,6 +157,8 @@ class Seconds:
         busy = dict(run.times.resources)
         busy["issue"] = busy["issue"] + busy.pop("page faults", 0.0)  # one core does both
         others = [of for name, of in busy.items() if name not in ("latency", "links", "DDR")]
+        if run.numa.shared is not None:
+            others.append(run.numa.shared.busiest_s)
         self.floor: Floats = np.max(others, axis=0)  # [p] seconds that no placement changes
 
     def parts(self, o: int, way: Way) -> Floats:
@@ -239,6 +244,38 @@ def _solve(
         return dict.fromkeys(worth, 0), 1.0
     taken = found.x[:count].reshape(len(worth), len(ways)).argmax(axis=1)
     return {o: int(k) for o, k in zip(worth, taken, strict=True)}, float(found.mip_gap or 0.0)
+
+
+def _with_fewest_changes(
+    seconds: Seconds, ways: Sequence[Way], chosen: dict[int, int], sizes: Floats, capacities: Floats
+) -> dict[int, int]:
+    """Return the choice with all objects left to first touch that gain nothing elsewhere.
+
+    Objects are tried one by one, those with the fewest lines first. An object stays where it is if the memory
+    of a node would not suffice otherwise.
+    """
+
+    def of(choice: dict[int, int]) -> float:
+        return seconds.of({o: ways[k] for o, k in choice.items()})
+
+    def used(choice: dict[int, int]) -> Floats:
+        shares = (
+            (
+                o,
+                seconds.first_touch_shares(o)
+                if (way := ways[choice.get(o, 0)]).shares is None
+                else way.shares,
+            )
+            for o in range(len(sizes))
+        )
+        return sum((sizes[o] * share for o, share in shares), np.zeros(len(capacities)))
+
+    least, room = of(chosen), np.maximum(capacities, used({}))
+    for o in reversed(list(chosen)):
+        without = {**chosen, o: 0}
+        if of(without) <= (1 + TIE) * least and np.all(used(without) <= room):
+            chosen = without
+    return chosen
 
 
 def _plan(workload: Workload, machine: Machine, rows: Sequence[NodesRow]) -> Plan | None:

@@ -95,6 +95,20 @@ def test_objects_do_not_exceed_the_memory_of_a_node(machine: Machine, workload: 
     assert on_first <= 8 * MIB
 
 
+def test_objects_that_gain_nothing_elsewhere_stay_with_first_touch(machine: Machine) -> None:
+    """What each thread initialises for itself lies as well by first touch as on any node."""
+    loops = Loops(
+        (Array("own", 6 * MIB), Array("other", 2 * MIB)),
+        (
+            Sweep("initialise", 4.0, write("own", "other"), first_touch=True),
+            Sweep("compute", 4000.0, read("own", "other")),
+        ),
+        {},
+    )
+    placed = place_on_nodes(DeclaredWorkload("busy", loops, machine.cores.count.value), machine, 1)
+    assert {row.policy for row in placed.report.objects} == {FIRST_TOUCH}
+
+
 def test_a_machine_of_one_node_has_nothing_to_choose(workload: DeclaredWorkload) -> None:
     with pytest.raises(UsageError, match="has one NUMA node; name one with several"):
         place_on_nodes(workload, load_machine("skx-8160"), 1)
