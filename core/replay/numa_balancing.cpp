@@ -260,6 +260,7 @@ class Balancer {
         if (thread.local + shared == 0) {
             thread.period_s = std::min(most, 2 * thread.period_s);
             process.scan_at_s = now_s_ + thread.period_s;
+            thread.local = thread.remote = 0;
             return;
         }
         const std::int64_t all = thread.local + thread.remote;

@@ -1,4 +1,4 @@
-// The NUMA balancing of Linux (kernel/sched/fair.c and mm/mempolicy.c, as of Linux 5): it takes
+// The NUMA balancing of Linux (kernel/sched/fair.c and mm/mempolicy.c, as of Linux 6.12): it takes
 // away the access to pages in turn, looks at the faults that follow, and moves pages to the nodes
 // of the threads that use them.
 #pragma once

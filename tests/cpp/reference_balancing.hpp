@@ -134,6 +134,7 @@ class Balancing {
         if (local + shared == 0) {
             period_[task] = std::min(max(task), period_[task] * 2);
             next_scan_ = now_ + period_[task];
+            locality_[task].clear();
             return;
         }
         const std::int64_t lr = local + remote ? local * 10 / (local + remote) : 0;
