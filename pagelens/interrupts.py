@@ -58,6 +58,27 @@ def ctrl_c_sets(cancel: _core.CancelFlag | Event, *others: signal.Signals) -> It
             signal.signal(number, handler)
 
 
+@contextmanager
+def ctrl_c_waits() -> Iterator[None]:
+    """Let Ctrl-C wait until the end of the context, in which a process is started.
+
+    Python runs functions of its modules after a fork, and loses a KeyboardInterrupt that is raised in one of
+    them. If one is raised elsewhere in `Popen`, the new process runs on without an owner.
+    """
+    outer = signal.getsignal(signal.SIGINT)
+    if current_thread() is not main_thread() or not callable(outer):
+        yield
+        return
+    came = Event()
+    signal.signal(signal.SIGINT, lambda *_: came.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, outer)
+        if came.is_set():
+            signal.raise_signal(signal.SIGINT)
+
+
 class _Sets:
     """A handler that sets a flag, and that of the block around."""
 

@@ -27,6 +27,7 @@ from pagelens.errors import Failure, UsageError
 from pagelens.files import write_whole
 from pagelens.host.exec_program import become, with_default_signals
 from pagelens.host.native_files import native_file
+from pagelens.interrupts import ctrl_c_waits
 from pagelens.io.hdf5_content import can_compare, content_digest, is_hdf5
 from pagelens.io.kinds import KINDS
 from pagelens.io.recording import Recording
@@ -247,13 +248,14 @@ def _timed(
             begin()
 
     began = time.monotonic()
-    process = subprocess.Popen(
-        words,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        preexec_fn=in_child,
-    )
+    with ctrl_c_waits():
+        process = subprocess.Popen(
+            words,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            preexec_fn=in_child,
+        )
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

@@ -24,6 +24,7 @@ from typing import Self
 from pagelens.errors import Failure, UsageError
 from pagelens.host.commands import Finished
 from pagelens.host.native_files import native_file
+from pagelens.interrupts import ctrl_c_waits
 from pagelens.lab.emulator import Disk, Hardware, NumaSpeed, find_qemu
 from pagelens.lab.initramfs import Content, Initramfs, base_initramfs
 from pagelens.lab.kernels import DEFAULT_KERNEL, Kernel, find_kernel
@@ -180,7 +181,8 @@ class Guest:
         archive.write_bytes(self._root.archive())
         self._console = folder / "console"
         self._console.touch()
-        ours, theirs = socket.socketpair()
+        self._port, theirs = socket.socketpair()
+        self._buffer = bytearray()
         words = [
             str(find_qemu()),
             *("-accel", "tcg,thread=single"),  # one thread: caches need no locks, runs repeat better
@@ -195,7 +197,7 @@ class Guest:
             *(self._disk.options() if self._disk else ()),
             *(("-plugin", self._plugin) if self._plugin else ()),
         ]
-        with theirs, (folder / "emulator").open("wb") as messages:
+        with theirs, (folder / "emulator").open("wb") as messages, ctrl_c_waits():
             self._messages = folder / "emulator"
             self._process = subprocess.Popen(
                 words,
@@ -208,8 +210,6 @@ class Guest:
             )
         if self._killed:
             self._process.kill()
-        self._port = ours
-        self._buffer = bytearray()
         self._watch = self._watch_by_pid(self._process.pid)
         self._console_size = 0
 

@@ -18,6 +18,7 @@ from pagelens.errors import Failure
 from pagelens.host.memory_policy import binder
 from pagelens.host.numa_nodes import read_nodes
 from pagelens.host.system import System
+from pagelens.interrupts import ctrl_c_waits
 from pagelens.place.plan import read_plan
 from pagelens.place.policies import ALL_FAST, ALL_SLOW, OURS
 from pagelens.run.plan_handover import hand_over
@@ -115,20 +116,25 @@ def timed(
 ) -> float:
     """Return the wall-clock seconds of a command on some processors, with memory from one node if named."""
     begin = time.perf_counter()
-    done = subprocess.run(
-        words,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        preexec_fn=_bound(cpus, node),
-        check=False,
-    )
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
+    with ctrl_c_waits():
+        process = subprocess.Popen(
+            words,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            preexec_fn=_bound(cpus, node),
+        )
+    with process:
+        try:
+            said = process.communicate()[1].strip().splitlines()
+        except KeyboardInterrupt:
+            process.kill()
+            raise
+    if process.returncode:
         raise Failure(
             f"--emulate: {words[-1] if len(words) < 2 else ' '.join(words[:3])} ended with status "
-            f"{done.returncode}{': ' + said[-1] if said else ''}; run it once without --emulate"
+            f"{process.returncode}{': ' + said[-1] if said else ''}; run it once without --emulate"
         )
     return time.perf_counter() - begin
 

@@ -180,6 +180,23 @@ def test_ctrl_c_as_soon_as_the_command_imports_anything_ends_it_silently(
     assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
 
 
+def test_ctrl_c_just_after_the_fork_that_starts_a_guest_is_not_lost() -> None:
+    """Python loses a KeyboardInterrupt in what its modules run after a fork."""
+    program = """
+import os, signal
+from pagelens.lab.guest import Guest
+os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGINT))
+guest = Guest(memory="256MiB")
+try:
+    with guest:
+        print("went on")
+except KeyboardInterrupt:
+    print("interrupted", os.path.exists(f"/proc/{guest.pid}"))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("interrupted False\n", "")
+
+
 def test_ctrl_c_while_the_interpreter_ends_is_silent() -> None:
     ended = run_command_line("import atexit; atexit.register(os.kill, os.getpid(), signal.SIGINT)")
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
