@@ -19,7 +19,7 @@ from pagelens.io.resolve import FILE_SYSTEMS
 from pagelens.machine import parse_machine
 from pagelens.machine.io import Costs, Io
 from pagelens.measure import files
-from pagelens.measure.files import calls, cores, in_flight, session, system
+from pagelens.measure.files import calls, cores, in_flight, series, session, system, transfers
 from pagelens.measure.files.machine_file import file_with_io
 from pagelens.measure.files.measured import Measured, pooled
 from pagelens.measure.files.series import Scratch, Times
@@ -29,6 +29,11 @@ MACHINE = 'schema = 1\nbase = "cori-haswell"\nname = "it"\ntitle = "it"\nmode = 
 
 def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "SIZES", (4096, 1 << 20))
+    for module in (series, transfers):  # a smaller file than good figures need
+        monkeypatch.setattr(module, "FILE_BYTES", 64 << 20)
+    monkeypatch.setattr(transfers, "_OLD_BYTES", 16 << 20)
+    monkeypatch.setattr(transfers, "_WORK_IN_ALL", 16 << 20)
+    monkeypatch.setattr(transfers, "_MOMENT_TIMES", 1)
     measured = session.measure_folder(tmp_path, seconds=0.01, rounds=2)
     text = file_with_io(file_with_io(MACHINE, measured), measured)  # the second takes the first one's place
     io = parse_machine(text.encode(), "it").io

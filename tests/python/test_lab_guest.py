@@ -48,12 +48,13 @@ def test_the_plugin_says_the_frames_that_pagemap_says() -> None:
     hardware = Hardware(7 << 29, nodes=2)  # the least that has the hole
     machine, memory_side = load_machine("cori-knl-cache"), MemorySide(1 << 17)
     with MeasuredGuest(machine, memory_side, hardware, "6.1", Initramfs(), "") as guest:
-        # From a processor of node 1: all of that node, then some of the other.
-        guest.run("taskset", "2", TOOL, "where", str((2 << 30) // 4096), "32").checked()
+        # Node 1 gives its half a GiB beyond the hole first, and then what it has below.
+        for processor, mib in (("1", 128), ("2", 768)):
+            guest.run("taskset", processor, TOOL, "where", str(mib << 8), "32").checked()
         frames = np.frombuffer(guest.handed_over(), dtype=np.uint64) & np.uint64((1 << 55) - 1)
         seen = np.array([report["frame"] for report in guest.reports()], dtype=np.uint64)
         zones = guest.run("cat", "/proc/zoneinfo").output
-    assert np.array_equal(seen, frames[::32])
+    assert np.array_equal(seen, frames[::32])  # both numbers of pages are multiples of 32
     hole, second = 3 << 18, hardware.node_begins[1]  # frames: 3 GiB; where node 1 begins
     assert f"start_pfn:           {second}" in zones
     for part in (seen < second, (seen >= second) & (seen < hole), seen >= 1 << 20):

@@ -29,7 +29,7 @@ SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1"}
 
 
 def test_the_simulator_runs_the_command_and_nothing_is_called_measured(pagelens: Run, tmp_path: Path) -> None:
-    done = pagelens("measure", "tiers", "--array", "4KiB", "--trials", "2", "-o", "out", env=SIMULATOR)
+    done = pagelens("measure", "tiers", "--array", "1KiB", "--trials", "1", "-o", "out", env=SIMULATOR)
     assert (done.returncode, done.stderr) == (0, "")
     assert SIMULATED in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -41,8 +41,8 @@ def test_the_simulator_runs_the_command_and_nothing_is_called_measured(pagelens:
     said = json.loads((tmp_path / "out" / "measure.json").read_text())
     assert said["simulator"] is True
     assert SIMULATED in said["title"]
-    assert said["settings"] == {"array_bytes": 4096, "trials": 2, "seed": 1}
-    assert [len(result["values"]) for result in said["results"]] == [2] * 10
+    assert said["settings"] == {"array_bytes": 1024, "trials": 1, "seed": 1}
+    assert [len(result["values"]) for result in said["results"]] == [1] * 10
 
 
 _KERNELS = """
