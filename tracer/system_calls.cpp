@@ -101,6 +101,9 @@ void page_events(const SystemCall& call, std::int64_t result, AddressSpace& spac
             if (argument[2] == MADV_DONTNEED || argument[2] == MADV_FREE ||
                 argument[2] == MADV_REMOVE) {
                 emit(pages(EventKind::discard, argument[0], argument[1]));
+            } else if (argument[2] == MADV_HUGEPAGE || argument[2] == MADV_NOHUGEPAGE) {
+                emit(pages(EventKind::advise, argument[0], argument[1],
+                           argument[2] == MADV_HUGEPAGE ? 1 : 0));
             }
             break;
         case nr::read:

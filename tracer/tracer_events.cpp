@@ -185,7 +185,8 @@ void Tracer::system_call_returned(Vcpu& vcpu, std::int64_t result) {
     if (call.number == nr::futex && met_ && !wakes(call.argument[1])) sync(vcpu);
     const std::unique_lock lock(mutex_, std::defer_lock);
     page_events(call, result, space_, [&](const Event& event) {
-        if (event.kind != EventKind::page_write && event.kind != EventKind::map_file)
+        if (event.kind == EventKind::unmap || event.kind == EventKind::discard ||
+            event.kind == EventKind::remap)
             return given_back(vcpu, event);
         if (event.kind == EventKind::map_file) define_files();
         make_room(vcpu, event_words);

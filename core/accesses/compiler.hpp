@@ -24,15 +24,25 @@ namespace pagelens::detail {
 
 // Returns the pages of all modules that show their files. If modules had one address one after the
 // other, the ranges may overlap.
-inline std::vector<FilePages> file_pages(const std::vector<ModuleDefinition>& modules,
-                                         const Padding& padding) {
-    std::vector<FilePages> pages;
+inline std::vector<VirtualRange> file_pages(const std::vector<ModuleDefinition>& modules,
+                                            const Padding& padding) {
+    std::vector<VirtualRange> pages;
     for (const ModuleDefinition& module : modules)
         for (const auto& [start, size] : module.file_backed)
             pages.push_back({padding(page_of(VirtualAddress(start))),
                              padding(page_of(VirtualAddress(start + size)))});
     std::sort(pages.begin(), pages.end(),
-              [](const FilePages& a, const FilePages& b) { return a.begin < b.begin; });
+              [](const VirtualRange& a, const VirtualRange& b) { return a.begin < b.begin; });
+    return pages;
+}
+
+// Returns the pages for which the program asked for large pages.
+inline std::vector<VirtualRange> advised_pages(const Intervals<bool>& advised,
+                                               const Padding& padding) {
+    std::vector<VirtualRange> pages;
+    advised.for_each(0, ~std::uint64_t{0}, [&](std::uint64_t begin, std::uint64_t end, bool) {
+        pages.push_back({padding(VirtualPage(begin)), padding(VirtualPage(end))});
+    });
     return pages;
 }
 
@@ -70,6 +80,7 @@ class Compiler {
     // Call this once, when the walk has ended.
     std::unique_ptr<const CompiledTrace> finish() {
         number_pages_by_address();
+        result_->advised_ranges = advised_pages(walk_.advised(), padding_);
         result_->texts = walk_.warnings();
         return std::move(result_);
     }

@@ -33,6 +33,9 @@ enum class EventKind : std::uint8_t {
     // order
     wait,  // at the thread's instruction count `count` it begins to wait for other processes, or
            // goes on: `extra` is a number of WaitKind, or how many processes meet here (2 or more)
+    // pages, as above
+    advise,  // the program asks for large pages for [address, +count) (MADV_HUGEPAGE) if `extra` is
+             // 1, and for small ones (MADV_NOHUGEPAGE) if it is 0
 };
 
 // What `wait` says if it is no meeting.

@@ -162,7 +162,7 @@ class ChunkDecoder {
 
     Event other_event(unsigned kind) {
         Event event{static_cast<EventKind>(kind), 0, 0, 0};
-        if (kind > static_cast<unsigned>(EventKind::wait)) ok_ = false;
+        if (kind > static_cast<unsigned>(EventKind::advise)) ok_ = false;
         if (!ok_) return event;
         switch (event.kind) {
             case EventKind::page_read:
@@ -186,6 +186,12 @@ class ChunkDecoder {
                 event.count = pages(event.address, codes_.varint());
                 event.extra = codes_.varint();
                 if (event.count > ~event.extra) ok_ = false;
+                break;
+            case EventKind::advise:
+                event.address = difference(last_page_);
+                event.count = pages(event.address, codes_.varint());
+                event.extra = codes_.varint();
+                if (event.extra > 1) ok_ = false;
                 break;
             case EventKind::birth:
                 event.address = difference(last_block_);

@@ -213,6 +213,7 @@ class ChunkEncoder {
                 unsigned_value(zigzag(event.extra - event.address));
                 break;
             case EventKind::map_file:
+            case EventKind::advise:
                 difference(event.address, last_page_);
                 unsigned_value(event.count);
                 unsigned_value(event.extra);

@@ -65,7 +65,10 @@ class Job final : public Program {
     [[nodiscard]] unsigned spaces() const override {
         return static_cast<unsigned>(members_.size());
     }
-    [[nodiscard]] std::span<const FilePages> file_pages() const override { return file_pages_; }
+    [[nodiscard]] std::span<const VirtualRange> file_pages() const override { return file_pages_; }
+    [[nodiscard]] std::span<const VirtualRange> advised_pages() const override {
+        return advised_pages_;
+    }
     [[nodiscard]] unsigned objects() const override { return objects_; }
     [[nodiscard]] unsigned phases() const override { return phases_; }
     [[nodiscard]] unsigned threads() const override { return threads_; }
@@ -149,10 +152,10 @@ class Job final : public Program {
                 member.pages[page] = static_cast<std::uint32_t>(pages_.size());
                 pages_.push_back(in_space(program.pages()[page], m));
             }
-            for (const FilePages& range : program.file_pages())
-                file_pages_.push_back(
-                    {in_space(range.begin, m),
-                     VirtualPage(in_space(VirtualPage(range.end.raw() - 1), m).raw() + 1)});
+            for (const VirtualRange& range : program.file_pages())
+                file_pages_.push_back(in_space(range, m));
+            for (const VirtualRange& range : program.advised_pages())
+                advised_pages_.push_back(in_space(range, m));
         }
     }
 
@@ -161,6 +164,11 @@ class Job final : public Program {
         if (page.raw() >> space_shift != 0)
             throw std::invalid_argument("a virtual address has more than 48 bits");
         return VirtualPage(page.raw() + (std::uint64_t{space} << space_shift));
+    }
+
+    static VirtualRange in_space(const VirtualRange& range, std::size_t space) {
+        const VirtualPage last(range.end.raw() - 1);
+        return {in_space(range.begin, space), VirtualPage(in_space(last, space).raw() + 1)};
     }
 
     void sum_instructions() {
@@ -180,7 +188,7 @@ class Job final : public Program {
     std::uint64_t meeting_;  // processes that meet where an op says so; 0: they do not
     std::vector<Member> members_;
     std::vector<VirtualPage> pages_;
-    std::vector<FilePages> file_pages_;
+    std::vector<VirtualRange> file_pages_, advised_pages_;
     std::vector<std::uint64_t> instructions_;
 };
 

@@ -47,7 +47,7 @@ class OpsInMemory final : public CompiledTrace {
   public:
     OpList list;
     std::vector<VirtualPage> virtual_pages;
-    std::vector<FilePages> file_ranges;
+    std::vector<VirtualRange> file_ranges, advised_ranges;
     unsigned object_count = 0;
     std::vector<unsigned> phases_of_intervals;
     unsigned thread_count = 1;
@@ -61,7 +61,10 @@ class OpsInMemory final : public CompiledTrace {
         return std::make_unique<BlockCursor>(list);
     }
     [[nodiscard]] std::span<const VirtualPage> pages() const override { return virtual_pages; }
-    [[nodiscard]] std::span<const FilePages> file_pages() const override { return file_ranges; }
+    [[nodiscard]] std::span<const VirtualRange> file_pages() const override { return file_ranges; }
+    [[nodiscard]] std::span<const VirtualRange> advised_pages() const override {
+        return advised_ranges;
+    }
     [[nodiscard]] unsigned objects() const override { return object_count; }
     [[nodiscard]] unsigned phases() const override {
         return static_cast<unsigned>(instruction_counts.size() / thread_count);

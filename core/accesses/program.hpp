@@ -34,7 +34,7 @@ class Cursor {
     virtual std::span<const Op> in_full() { return {}; }
 };
 
-struct FilePages {  // that show a file, as code and initialised data do: [begin, end)
+struct VirtualRange {  // [begin, end)
     VirtualPage begin, end;
 };
 
@@ -48,8 +48,11 @@ class Program {
     [[nodiscard]] virtual std::span<const VirtualPage> pages() const = 0;
     // Address spaces, one for each process (core/accesses/job.hpp).
     [[nodiscard]] virtual unsigned spaces() const { return 1; }
-    // Pages of files, by address. Large pages lie in anonymous memory, so none reaches into these.
-    [[nodiscard]] virtual std::span<const FilePages> file_pages() const { return {}; }
+    // Pages that show a file, as code and initialised data do, by address. Large pages lie in
+    // anonymous memory, so none reaches into these.
+    [[nodiscard]] virtual std::span<const VirtualRange> file_pages() const { return {}; }
+    // Pages for which the program asks for large pages (MADV_HUGEPAGE), by address.
+    [[nodiscard]] virtual std::span<const VirtualRange> advised_pages() const { return {}; }
     [[nodiscard]] virtual unsigned objects() const = 0;
     [[nodiscard]] virtual unsigned phases() const = 0;  // >= 1; 0 is "before any marker"
     [[nodiscard]] virtual unsigned threads() const = 0;

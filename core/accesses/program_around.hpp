@@ -14,8 +14,11 @@ class ProgramAround : public Program {
 
     [[nodiscard]] std::span<const VirtualPage> pages() const override { return inner_->pages(); }
     [[nodiscard]] unsigned spaces() const override { return inner_->spaces(); }
-    [[nodiscard]] std::span<const FilePages> file_pages() const override {
+    [[nodiscard]] std::span<const VirtualRange> file_pages() const override {
         return inner_->file_pages();
+    }
+    [[nodiscard]] std::span<const VirtualRange> advised_pages() const override {
+        return inner_->advised_pages();
     }
     [[nodiscard]] unsigned objects() const override { return inner_->objects(); }
     [[nodiscard]] unsigned phases() const override { return inner_->phases(); }

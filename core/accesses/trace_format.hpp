@@ -149,7 +149,7 @@ enum EventCode : std::uint8_t {
     code_jump = 64,    // + k, signed: stream k goes on at its prediction + signed (not 0)
     code_line = 128,   // + EventKind (read .. page_touch), signed distance to the line that the
                        // last such code of that kind gave: a new stream
-    code_event = 136,  // + EventKind (page_read .. wait) and its fields, see docs/trace-format.md
+    code_event = 136,  // + EventKind (page_read .. advise) and its fields, see docs/trace-format.md
     code_stamp = 160,  // unsigned: the thread's instruction count grew by so much
     // The touches: those right before each line event in the history of its set, 8 at most, and 0.
     code_touch = 168,   // + place (0 to 6): one of the line at this place

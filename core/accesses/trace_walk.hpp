@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/accesses/file_mappings.hpp"
+#include "core/accesses/intervals.hpp"
 #include "core/accesses/merge_ahead.hpp"
 #include "core/accesses/object_map.hpp"
 #include "core/accesses/trace_reader.hpp"
@@ -90,6 +91,8 @@ class TraceWalk {
     [[nodiscard]] std::span<const TracedPage> pages() const { return pages_; }
     // The pages of the page cache, by index.
     [[nodiscard]] const std::vector<std::uint64_t>& cached_pages() const { return files_.pages(); }
+    // Pages for which the program has asked for large pages, at the end of the walk.
+    [[nodiscard]] const Intervals<bool>& advised() const { return advised_; }
     [[nodiscard]] std::uint64_t touches_left_out() const { return touches_left_out_; }
     // Phase 0 is "before any marker" and between regions.
     [[nodiscard]] const std::vector<std::string>& phases() const { return phase_names_; }
@@ -186,6 +189,9 @@ class TraceWalk {
                 break;
             case EventKind::map_file:
                 files_.map(event.address, event.count, event.extra);
+                break;
+            case EventKind::advise:
+                advised_.assign(event.address, event.address + event.count, event.extra != 0);
                 break;
             case EventKind::discard:
                 unmap(visitor, event.address, event.count, thread);
@@ -309,6 +315,7 @@ class TraceWalk {
     MergedAhead merged_;
     ObjectMap objects_;
     FileMappings files_;
+    Intervals<bool> advised_;  // an unmap leaves it: most programs end so
     std::vector<TracedPage> pages_;
     // [place of the virtual page, as objects_ has them] index into pages_ of the page that is there
     // now, or absent.

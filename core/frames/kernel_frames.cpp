@@ -16,13 +16,14 @@ constexpr std::size_t gigabytes_left = 4;  // for the system and for small mappi
 class KernelFrames : public FrameSource {
   public:
     // `binding`: sets of NUMA nodes (bit masks), each used until it is full.
-    // `gigantic`: pages of 1 GiB that were set aside at boot, the next one last.
+    // `gigantic`: pages of 1 GiB that were set aside at boot, the next one last. `pooled`: 2 MiB
+    // pages come from the hugetlb pool if there is one.
     KernelFrames(const NodeState& state, std::vector<Frame> gigantic,
-                 std::vector<std::uint64_t> binding)
+                 std::vector<std::uint64_t> binding, bool pooled)
         : node_(state), binding_(std::move(binding)), gigantic_(std::move(gigantic)) {
         for (const Frame first : gigantic_)
             node_.reserve(first, Frame(first.raw() + gigabyte_frames));
-        pooled_ = !node_.huge_pool().empty();
+        pooled_ = pooled && !node_.huge_pool().empty();
     }
 
     MaybeFrame alloc(const Request& request) override {
@@ -66,7 +67,7 @@ class KernelFrames : public FrameSource {
     std::vector<std::uint64_t> binding_;
     std::size_t bound_ = 0;        // the set in use
     std::vector<Frame> gigantic_;  // free 1 GiB pages, last freed on top
-    bool pooled_ = false;          // 2 MiB pages come from the hugetlb pool
+    bool pooled_ = false;
 };
 
 class KernelPlacement : public Placement {
@@ -83,10 +84,13 @@ class KernelPlacement : public Placement {
             if (gigantic.size() > job.gigabyte_blocks) gigantic.resize(job.gigabyte_blocks);
             std::reverse(gigantic.begin(), gigantic.end());
         }
-        return std::make_unique<KernelFrames>(state_, std::move(gigantic), binding_);
+        return std::make_unique<KernelFrames>(state_, std::move(gigantic), binding_,
+                                              page_order_ == huge_order);
     }
     [[nodiscard]] std::uint32_t frames() const override { return state_.memory().frames(); }
     [[nodiscard]] unsigned page_order() const override { return page_order_; }
+    // As with transparent_hugepage=madvise, which is most distributions' default.
+    [[nodiscard]] bool heeds_advice() const override { return page_order_ == small_order; }
 
   private:
     // Binds to the NUMA nodes one by one, the one with most free memory first.

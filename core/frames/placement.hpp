@@ -32,6 +32,9 @@ class Placement {
     [[nodiscard]] virtual std::uint32_t frames() const = 0;
     // The size of the pages it gives to large mappings: small_order, huge_order, gigantic_order.
     [[nodiscard]] virtual unsigned page_order() const { return small_order; }
+    // Whether it gives 2 MiB pages to memory for which the program asks for them, though page_order
+    // is small.
+    [[nodiscard]] virtual bool heeds_advice() const { return false; }
     // The share above which adaptive mapping shuffles. A replay watches which share of the lines
     // that reach the memory-side cache pushes another out. Where that climbs above this share, it
     // has the source shuffle, and moves the job's small pages to other frames. 1: never.

@@ -36,6 +36,7 @@ class ExcerptedProgram final : public Program {
                      const std::vector<Excerpt>& excerpts)
         : pages_(whole.pages().begin(), whole.pages().end()),
           file_pages_(whole.file_pages().begin(), whole.file_pages().end()),
+          advised_pages_(whole.advised_pages().begin(), whole.advised_pages().end()),
           instructions_(whole.instructions().begin(), whole.instructions().end()),
           objects_(whole.objects()),
           phases_(whole.phases()),
@@ -91,7 +92,10 @@ class ExcerptedProgram final : public Program {
     }
     [[nodiscard]] std::span<const VirtualPage> pages() const override { return pages_; }
     [[nodiscard]] unsigned spaces() const override { return spaces_; }
-    [[nodiscard]] std::span<const FilePages> file_pages() const override { return file_pages_; }
+    [[nodiscard]] std::span<const VirtualRange> file_pages() const override { return file_pages_; }
+    [[nodiscard]] std::span<const VirtualRange> advised_pages() const override {
+        return advised_pages_;
+    }
     [[nodiscard]] unsigned objects() const override { return objects_; }
     [[nodiscard]] unsigned phases() const override { return phases_; }
     [[nodiscard]] unsigned threads() const override { return threads_; }
@@ -133,7 +137,7 @@ class ExcerptedProgram final : public Program {
     }
     static bool shows_file(const Op& op) { return op.kind() == OpKind::map_read && op.lines != 0; }
     std::vector<VirtualPage> pages_;
-    std::vector<FilePages> file_pages_;
+    std::vector<VirtualRange> file_pages_, advised_pages_;
     std::vector<std::uint64_t> instructions_;
     unsigned objects_, phases_, threads_, spaces_;
     std::vector<Op> ops_;

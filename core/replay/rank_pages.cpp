@@ -23,7 +23,10 @@ RankPages::RankPages(const Program& program, const Placement& placement, std::ui
       frames_(program.pages().size() * ranks, none),
       states_(program.pages().size()),
       shared_(program.pages().size()) {
-    if (order_ > small_order) find_blocks(program);
+    const bool advised =
+        order_ == small_order && placement.heeds_advice() && !program.advised_pages().empty();
+    if (advised) order_ = huge_order;
+    if (order_ > small_order) find_blocks(program, advised);
     if (ranks > 1) make_room_for_lists();
     large_.assign(blocks_.size() * ranks, none);
     const auto large_blocks = static_cast<std::uint32_t>(blocks_.size() * ranks);
@@ -44,7 +47,7 @@ void RankPages::make_room_for_lists() {
 
 // Groups the pages by the large page that they would lie in, and keeps the groups that are worth
 // one. A large page lies in anonymous memory as a whole: none where a file is shown.
-void RankPages::find_blocks(const Program& program) {
+void RankPages::find_blocks(const Program& program, bool advised) {
     const std::span<const VirtualPage> pages = program.pages();
     const std::span<const Program::PageUse> uses = program.page_uses();
     const auto count = static_cast<std::uint32_t>(pages.size());
@@ -53,24 +56,30 @@ void RankPages::find_blocks(const Program& program) {
     const auto before = [&](std::uint32_t a, std::uint32_t b) { return pages[a] < pages[b]; };
     if (!std::is_sorted(pages.begin(), pages.end()))
         std::sort(by_address.begin(), by_address.end(), before);
-    const auto shows_file = [&](std::uint64_t virtual_block) {
-        const VirtualPage first(virtual_block << order_), end((virtual_block + 1) << order_);
-        return std::ranges::any_of(program.file_pages(), [&](const FilePages& file) {
+    const auto shows_file = [&](VirtualPage first, VirtualPage end) {
+        return std::ranges::any_of(program.file_pages(), [&](const VirtualRange& file) {
             return file.begin < end && first < file.end;
         });
+    };
+    const auto may_be_large = [&](std::uint64_t virtual_block) {
+        const VirtualPage first(virtual_block << order_), end((virtual_block + 1) << order_);
+        const bool asked = std::ranges::any_of(
+            program.advised_pages(),
+            [&](const VirtualRange& asks) { return asks.begin <= first && end <= asks.end; });
+        return (asked || !advised) && !shows_file(first, end);
     };
     block_of_.assign(count, none);
     offset_of_.resize(count);
     for (std::uint32_t begin = 0; begin < by_address.size();) {
         const std::uint64_t virtual_block = pages[by_address[begin]].raw() >> order_;
         std::uint32_t end = begin, stored_to = 0;
-        bool file = shows_file(virtual_block);
+        bool small = !may_be_large(virtual_block);
         for (; end < by_address.size() && pages[by_address[end]].raw() >> order_ == virtual_block;
              ++end) {
             stored_to += uses[by_address[end]].written;
-            file |= uses[by_address[end]].shows_file;
+            small |= uses[by_address[end]].shows_file;
         }
-        if (stored_to * least_share >= 1u << order_ && !file) {
+        if (stored_to * least_share >= 1u << order_ && !small) {
             const auto first = static_cast<std::uint32_t>(block_pages_.size());
             for (std::uint32_t i = begin; i < end; ++i) {
                 const std::uint32_t page = by_address[i];

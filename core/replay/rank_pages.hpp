@@ -136,7 +136,8 @@ class RankPages {
     };
 
     void make_room_for_lists();
-    void find_blocks(const Program& program);
+    // `advised`: only where the program asks for large pages.
+    void find_blocks(const Program& program, bool advised);
     // The frames of all pages that are leaving go back, in the order in which these were unmapped.
     void give_back() {
         if (!leaving_.empty()) give_back_all();
@@ -190,7 +191,7 @@ class RankPages {
     std::uint32_t ranks_;
     Sampling sampling_;
     Listed listed_;
-    unsigned order_;  // of large pages; small_order if the policy has none
+    unsigned order_;  // of large pages; small_order if there are none
     std::uint32_t node_frames_;
     unsigned threads_;
     std::span<const VirtualPage> addresses_;

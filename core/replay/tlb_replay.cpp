@@ -58,6 +58,7 @@ class PageReplay {
             case EventKind::death:
             case EventKind::sync:
             case EventKind::map_file:
+            case EventKind::advise:
             case EventKind::wait:
                 break;
         }

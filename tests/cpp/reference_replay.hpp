@@ -29,8 +29,10 @@ class ListedProgram : public Program {
         return std::make_unique<Once>(ops_);
     }
     [[nodiscard]] std::span<const VirtualPage> pages() const override { return pages_; }
-    [[nodiscard]] std::span<const FilePages> file_pages() const override { return file_pages_; }
-    void set_file_pages(std::vector<FilePages> ranges) { file_pages_ = std::move(ranges); }
+    [[nodiscard]] std::span<const VirtualRange> file_pages() const override { return file_pages_; }
+    void set_file_pages(std::vector<VirtualRange> ranges) { file_pages_ = std::move(ranges); }
+    [[nodiscard]] std::span<const VirtualRange> advised_pages() const override { return advised_; }
+    void set_advised_pages(std::vector<VirtualRange> ranges) { advised_ = std::move(ranges); }
     [[nodiscard]] unsigned objects() const override { return objects_; }
     [[nodiscard]] unsigned phases() const override { return phases_; }
     [[nodiscard]] unsigned threads() const override { return threads_; }
@@ -54,7 +56,7 @@ class ListedProgram : public Program {
     };
     std::vector<Op> ops_;
     std::vector<VirtualPage> pages_;
-    std::vector<FilePages> file_pages_;
+    std::vector<VirtualRange> file_pages_, advised_;
     std::vector<std::uint64_t> instructions_;
     unsigned objects_, phases_, threads_;
 };

@@ -395,14 +395,14 @@ TEST_CASE("no large page reaches into a file's pages") {
         ops.push_back(make_op(OpKind::map_write, p, 0, 1));
     }
     const auto placement = place_by_kernel(bare(node_frames), huge_order);
-    const auto pages_of = [&](std::vector<FilePages> of_files) {
+    const auto pages_of = [&](std::vector<VirtualRange> of_files) {
         ListedProgram program(ops, addresses, 2, 1, 1);
         program.set_file_pages(std::move(of_files));
         const auto counters = replay(program, *placement, small_machine, unscaled(2), run_on);
         return std::pair(counters.huge_pages, counters.residency.pages);
     };
     const auto range = [](std::uint64_t begin, std::uint64_t end) {
-        return FilePages{VirtualPage(begin), VirtualPage(end)};
+        return VirtualRange{VirtualPage(begin), VirtualPage(end)};
     };
     CHECK(pages_of({}) == std::pair(6ul, 6ul * 512));
     CHECK(pages_of({range(0, 512)}) == std::pair(6ul, 6ul * 512));
@@ -413,6 +413,33 @@ TEST_CASE("no large page reaches into a file's pages") {
     // Ranges may overlap, and the first may be the longest.
     CHECK(pages_of({range(512, 2048), range(600, 700), range(5000, 6000)}) ==
           std::pair(0ul, 6ul * 512));
+}
+
+TEST_CASE("memory for which a program asks for large pages has them under a policy of small ones") {
+    std::vector<VirtualPage> addresses;
+    std::vector<Op> ops;
+    for (std::uint32_t p = 0; p < 3 * 512; ++p) {  // three blocks of 2 MiB, all written
+        addresses.emplace_back(512 + p);
+        ops.push_back(make_op(OpKind::map_write, p, 0, 1));
+    }
+    const auto large_pages = [&](const Placement& placement, std::uint64_t begin,
+                                 std::uint64_t end) {
+        ListedProgram program(ops, addresses, 2, 1, 1);
+        program.set_advised_pages({VirtualRange{VirtualPage(begin), VirtualPage(end)}});
+        const auto counters = replay(program, placement, small_machine, unscaled(2), run_on);
+        CHECK(counters.residency.pages == 6ul * 512);
+        return counters.huge_pages;
+    };
+    const auto small = place_by_kernel(bare(node_frames), small_order);
+    CHECK(large_pages(*small, 0, 9000) == 6);
+    CHECK(large_pages(*small, 512, 1536) == 4);
+    CHECK(large_pages(*small, 513, 2047) == 2);  // the kernel's large pages lie within the range
+    CHECK(large_pages(*small, 5000, 6000) == 0);
+    CHECK(large_pages(*place_by_kernel(bare(node_frames), huge_order), 512, 1024) == 6);
+    CHECK(large_pages(*place_at_random(node_frames, 1, 0), 0, 9000) == 0);
+    NodeState pooled = bare(node_frames);  // the pool is for those who ask for it by name
+    REQUIRE(pooled.fill_huge_pool(0, 4) == 4);
+    CHECK(large_pages(*place_by_kernel(pooled, small_order), 0, 9000) == 6);
 }
 
 TEST_CASE("without large pages left, small ones are taken, and counted") {

@@ -176,7 +176,11 @@ TEST_CASE("advice that gives pages back, and advice that does not") {
         CHECK(kernel.returned(nr::madvise, {9 * page, page, std::uint64_t(advice)}, 0) ==
               Events{{EventKind::discard, 9, 1, 0}});
     }
-    CHECK(kernel.returned(nr::madvise, {9 * page, page, MADV_HUGEPAGE}, 0).empty());
+    CHECK(kernel.returned(nr::madvise, {9 * page, 2 * page, MADV_HUGEPAGE}, 0) ==
+          Events{{EventKind::advise, 9, 2, 1}});
+    CHECK(kernel.returned(nr::madvise, {9 * page, page, MADV_NOHUGEPAGE}, 0) ==
+          Events{{EventKind::advise, 9, 1, 0}});
+    CHECK(kernel.returned(nr::madvise, {9 * page, page, MADV_WILLNEED}, 0).empty());
 }
 
 TEST_CASE("the kernel writes what was read, and no more of the buffer") {

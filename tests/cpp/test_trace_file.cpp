@@ -23,7 +23,7 @@ std::vector<Event> random_events(std::mt19937_64& random, std::size_t count) {
     for (auto& line : lines) line = random() >> 8;
     std::uint64_t instructions = 0;
     while (events.size() < count) {
-        const auto kind = static_cast<EventKind>(random() % 8 != 0 ? random() % 6 : random() % 17);
+        const auto kind = static_cast<EventKind>(random() % 8 != 0 ? random() % 6 : random() % 18);
         const std::uint64_t size = random() >> (random() % 64);
         switch (kind) {
             case EventKind::page_read:
@@ -39,6 +39,9 @@ std::vector<Event> random_events(std::mt19937_64& random, std::size_t count) {
                 break;
             case EventKind::map_file:
                 events.push_back({kind, random() >> 13, size >> 13, random() >> 1});
+                break;
+            case EventKind::advise:
+                events.push_back({kind, random() >> 13, size >> 13, random() % 2});
                 break;
             case EventKind::birth:
                 events.push_back({kind, random() >> 1, size >> 1, random()});

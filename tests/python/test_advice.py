@@ -1,0 +1,52 @@
+"""Programs that ask for large pages themselves, as NumPy does for its arrays."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pagelens.accesses.dynamorio import has_dynamorio
+from pagelens.accesses.trace import open_trace
+from pagelens.accesses.tracer import TraceRequest, trace_program
+from pagelens.frames import Node, policies
+from pagelens.machine import load_machine
+from pagelens.replay import Simulation
+
+# Memory from one border of 2 MiB to another, of which the program asks large pages for the first half.
+PROGRAM = """
+#include <stdint.h>
+#include <sys/mman.h>
+enum { large = 1 << 21, pages = 4 };
+int main(void) {
+    char* all = mmap(0, (pages + 1) * large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char* memory = (char*)(((uintptr_t)all + large - 1) / large * large);
+    if (all == MAP_FAILED || madvise(memory, pages / 2 * large, MADV_HUGEPAGE) != 0) return 1;
+    for (long i = 0; i < (long)pages * large; i += 64) memory[i] = 1;
+    return 0;
+}
+"""
+MACHINES = ["cori-knl-cache", "skx-8160"]
+
+
+@pytest.mark.parametrize("engine", ["qemu", "dynamorio"])
+def test_memory_that_a_program_asks_large_pages_for_has_them(
+    engine: str, compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    if engine == "dynamorio" and not has_dynamorio():
+        pytest.skip("needs make engine")
+    path = str(tmp_path / "app.trace")
+    trace_program(TraceRequest([str(compile_c(PROGRAM))], path, engine=engine))
+    workload = open_trace(path)
+    for name in MACHINES:
+        machine = load_machine(name)
+        simulation = Simulation(workload, machine, ranks=1, seed=1)
+        found = {
+            policy: simulation.run(simulation.place(policies[policy], Node(machine, 1, 0))).counts
+            for policy in ("aged", "random", "2m")
+        }
+        large = {policy: counts["large_pages"].max() for policy, counts in found.items()}
+        assert (large["aged"], large["random"]) == (2, 0), name
+        assert large["2m"] >= 4, name
+        if machine.memory_side_cache is None:  # the half on small pages has the page walks
+            walks = {policy: counts["walks"].sum() for policy, counts in found.items()}
+            assert walks["2m"] < walks["aged"] < 0.6 * walks["random"], name
