@@ -44,6 +44,7 @@ class ContiguousFrames : public FrameSource {
     std::uint64_t find_places(std::span<const VirtualPage> pages) {
         std::uint64_t next = 0;
         VirtualPage last;
+        places_.reserve(pages.size());
         for (const VirtualPage page : pages) {
             if (!places_.empty() && page > last)
                 next += (page.raw() - last.raw() - 1) % (1u << huge_order);
@@ -55,7 +56,7 @@ class ContiguousFrames : public FrameSource {
 
     std::uint32_t own_ = 0;                 // frames of a region that are not the kernel's
     std::uint32_t region_ = 0;              // frames
-    std::vector<std::uint32_t> places_;     // [page] in the region; empty: its number
+    HugeVector<std::uint32_t> places_;      // [page] in the region; empty: its number
     std::vector<std::uint32_t> of_kernel_;  // [rank]
 };
 

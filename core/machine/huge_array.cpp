@@ -40,7 +40,7 @@ class KeptBlocks {
     }
 
   private:
-    static constexpr std::size_t most = 16;
+    static constexpr std::size_t most = 32;  // a replay has some twenty
     using Blocks = std::array<HugeBlock, most>;
 
     static void unmap(const HugeBlock& block) { munmap(block.memory, block.bytes); }

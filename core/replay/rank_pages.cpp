@@ -70,6 +70,7 @@ void RankPages::find_blocks(const Program& program, bool advised) {
     };
     block_of_.assign(count, none);
     offset_of_.resize(count);
+    block_pages_.reserve(count);
     for (std::uint32_t begin = 0; begin < by_address.size();) {
         const std::uint64_t virtual_block = pages[by_address[begin]].raw() >> order_;
         std::uint32_t end = begin, stored_to = 0;

@@ -216,8 +216,8 @@ class RankPages {
     HugeVector<std::uint32_t> block_of_;   // [page] its block, none if that stays on small pages
     HugeVector<std::uint32_t> offset_of_;  // [page] frames from the block's beginning
     std::vector<Block> blocks_;
-    std::vector<std::uint32_t> block_pages_;  // pages block by block
-    std::vector<std::uint32_t> large_;        // [block][rank] first frame of its large page
+    HugeVector<std::uint32_t> block_pages_;  // pages block by block
+    std::vector<std::uint32_t> large_;       // [block][rank] first frame of its large page
     std::uint64_t huge_pages_ = 0, small_fallbacks_ = 0;
 };
 
