@@ -29,6 +29,7 @@ from pagelens.reproduce.fleet import run_policies
 
 NODES = [(4.4, nodes) for nodes in (2, 4, 8, 16)]  # GB of the job, nodes
 FOOTPRINTS = [(size, 4) for size in (2.2, 4.4, 8.8, 17.6)]
+LARGE = [(17.6, nodes) for nodes in (4, 8, 16)]
 RESULTS = Path(__file__).parents[1] / "docs/results"
 FLEET, JOB_GB = 10_000, 17.6
 
@@ -95,10 +96,11 @@ def main() -> None:
     if (alone := parser.parse_args().case) is not None:
         case(alone[0], int(alone[1]))
         return
-    costs = {each: measured(*each) for each in dict.fromkeys([*NODES, *FOOTPRINTS])}
+    costs = {each: measured(*each) for each in dict.fromkeys([*NODES, *FOOTPRINTS, *LARGE])}
     cases = list(costs)
     line, worst = fitted(cases, [costs[each][0] for each in cases])
     whole = float(line @ (1, FLEET, FLEET * JOB_GB))
+    each = [costs[case][0] / case[1] for case in LARGE]
     figure = drawing("scale", "Cost of a fleet", "", lambda: drawn(costs, line))
     (RESULTS / "scale.svg").write_text(figure.svg)
     write_table(
@@ -106,7 +108,8 @@ def main() -> None:
         "Cost of a fleet",
         "What does it cost to simulate a fleet? Here MiniFE is simulated on KNL nodes of 96 GiB, each with\n"
         "a history of its own, under four policies. *GB* is the memory of the job. Processor time and\n"
-        f"memory of the simulation are measured, on {os.cpu_count()} CPUs.\n"
+        f"memory of the simulation are measured, on {os.cpu_count()} CPUs with a load of "
+        f"{os.getloadavg()[1]:.1f} (five minutes).\n"
         "Written by `python bench/scale.py`.\n\n"
         "![Processor time over nodes and footprint, and memory over nodes](scale.svg)",
         (">GB", ">nodes", ">processor time, s", ">memory, MiB"),
@@ -114,7 +117,10 @@ def main() -> None:
         f"\nThe lines in the figure are {line[0]:.1f} s + nodes x ({line[1]:.2f} s + {line[2]:.3f} s/GB).\n"
         f"They are fitted to these cases, and meet each within {worst:.0%}. Extrapolated by them,\n"
         f"{FLEET:,} nodes with a job of {JOB_GB} GB take {whole / 3600:.1f} hours of processor time;\n"
-        "this was not run.\n",
+        f"this was not run. A node of the cases with {JOB_GB} GB took {min(each):.2f} to\n"
+        f"{max(each):.2f} s, so 256 of them take {256 * min(each):.0f} to {256 * max(each):.0f} s\n"
+        f"of processor time, and {FLEET:,} take "
+        f"{FLEET * min(each) / 3600:.1f} to {FLEET * max(each) / 3600:.1f} hours.\n",
     )
 
 
