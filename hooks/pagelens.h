@@ -48,7 +48,26 @@ struct pagelens_record {
  * would emit it only for an array of 1.8 GB addressed at an odd byte from a constant base. */
 #define PAGELENS_MAGIC 0x6b8d5a31
 
+/* A program that was compiled for tracing (docs/compiled.md) has no tracer that sees its stores. It
+ * calls this function, which only the tracer's library has. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define PAGELENS_TELLS 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define PAGELENS_TELLS 1
+#endif
+#if defined(PAGELENS_TELLS)
+#ifdef __cplusplus
+extern "C"
+#endif
+    void pagelens_tell(const struct pagelens_record* record) __attribute__((weak));
+#endif
+
 static inline void pagelens_ring(struct pagelens_record* record) {
+#if defined(PAGELENS_TELLS)
+    if (pagelens_tell) pagelens_tell(record);
+#endif
 #if defined(__x86_64__)
     /* Written as bytes, it is the same in both assembler syntaxes and is never shortened. */
     __asm__ __volatile__(".byte 0x48, 0x89, 0x81\n\t.long %c[magic]"

@@ -14,7 +14,8 @@ namespace pagelens {
 ModuleRole role_of(const std::string& path) {
     const std::string_view whole = path;
     const std::string_view name = whole.substr(whole.rfind('/') + 1);  // npos + 1 is 0
-    if (name.starts_with("libpagelens_hooks.")) return ModuleRole::hooks;
+    if (name.starts_with("libpagelens_hooks.") || name.starts_with("libpagelens_compiled"))
+        return ModuleRole::hooks;
     if (is_runtime_library(path.c_str())) return ModuleRole::runtime;
     return ModuleRole::program;
 }

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 namespace pagelens {
 
@@ -34,6 +35,7 @@ const struct {
     {"code_after", &Options::code_after},
     {"bound", &Options::bound},
     {"rank", &Options::rank},
+    {"starter", &Options::starter},
     {"program", &Options::program},
 };
 
@@ -87,6 +89,25 @@ std::string plugin_argument(const Options& options) {
         }
     }
     return all;
+}
+
+Options parse_options(std::string_view text) {
+    std::vector<std::string> words(1);
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] != ',') {
+            words.back() += text[i];
+        } else if (i + 1 < text.size() && text[i + 1] == ',') {
+            words.back() += ',';
+            ++i;
+        } else {
+            words.emplace_back();
+        }
+    }
+    std::vector<const char*> arguments;
+    for (const std::string& word : words) {
+        if (!word.starts_with("file=")) arguments.push_back(word.c_str());
+    }
+    return parse_options(static_cast<int>(arguments.size()), arguments.data());
 }
 
 std::string with_process_id(std::string name, std::uint64_t program) {

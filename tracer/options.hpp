@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace pagelens {
 
@@ -26,6 +27,7 @@ struct Options {
     std::uint64_t code_after = 1024;
     std::string bound;          // TraceHeader::bound
     std::string rank;           // TraceHeader::rank
+    std::uint64_t starter = 0;  // compiled: the parent of the program that `output` is for
     std::uint64_t program = 1;  // which one of its process: exec keeps the process id
 };
 
@@ -34,6 +36,8 @@ Options parse_options(int argc, const char* const* argv);
 
 // The options as QEMU's -plugin takes them, for a child: commas are doubled.
 std::string plugin_argument(const Options& options);
+// Reads such a text. `file=` is QEMU's own. Throws std::invalid_argument.
+Options parse_options(std::string_view text);
 
 // NAME with every %p replaced by the process id, and from the process's second program on also by
 // its number: 123, 123-2, ...

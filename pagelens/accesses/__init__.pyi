@@ -1,3 +1,4 @@
+from .compiled import compile_flags as compile_flags
 from .importers import find_importer as find_importer, importer_names as importer_names
 from .job import JobWorkload as JobWorkload
 from .program import locate as locate

@@ -89,7 +89,8 @@ def read_status(text: str, pid: int, result: TraceResult, began: bool = True) ->
         _remove_partial(programs)
         raise Failure(f"tracing stopped: {error}")
     first = next((program for program in programs if program.process == pid), None)
-    seen = any(program.process == pid and program.complete for program in programs)
+    # Of a script, the programs that it starts are traced, where they were compiled for it.
+    seen = any(program.complete for program in programs if first is None or program.process == pid)
     if not (began and (seen or any(partial_of(program.path).exists() for program in programs))):
         _remove_partial(programs)
         if result.interrupted:

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 
-from pagelens.accesses.dynamorio import DynamoRio, place_alike_each_time
+from pagelens.accesses.compiled import CompiledIn
+from pagelens.accesses.dynamorio import place_alike_each_time
 from pagelens.accesses.emulator import Emulator
-from pagelens.accesses.engine_choice import choose_engine
+from pagelens.accesses.engine_choice import Engine, choose_engine
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.accesses.system_limits import check_system
 from pagelens.accesses.trace_result import TraceResult, keep_busiest, partial_of, read_status
-from pagelens.errors import UsageError
+from pagelens.errors import Failure, UsageError
 from pagelens.host.output_name import checked_output, expand_rank, rank_in_words
 from pagelens.host.process_binding import binding_in_words
 from pagelens.host.program_signals import SignalsHandedOn
@@ -61,7 +62,7 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
     """
     _check_region_of_interest(request)
     program = find_program(request.command)
-    engine, note = choose_engine(request.engine)
+    engine, note = choose_engine(request.engine, program.path)
     check_system()
     output = expand_rank(request.output, os.environ)
     path = checked_output(output)
@@ -74,6 +75,11 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
             path = Path(str(path).replace("%p", str(process.pid)))
             exit_status = _wait(process, path, progress)
         text = Path(status.name).read_text(errors="surrogateescape")
+    if isinstance(engine, CompiledIn) and not text:
+        raise Failure(
+            f"--engine compiled: {request.command[0]} ran, but was not compiled for tracing; compile it with "
+            "the flags that pagelens compile-flags prints, or leave the option out"
+        )
     result = TraceResult(path, exit_status)
     result.interrupted = signal.SIGINT in signals.seen
     result.engine_note = note
@@ -94,12 +100,18 @@ def _check_region_of_interest(request: TraceRequest) -> None:
 
 
 def _start_of(
-    engine: Emulator | DynamoRio, request: TraceRequest, program: GuestProgram, output: str, status: Path
+    engine: Engine,
+    request: TraceRequest,
+    program: GuestProgram,
+    output: str,
+    status: Path,
 ) -> Callable[[], subprocess.Popen[bytes]]:
     """Return a function that starts the program in the engine.
 
     The program inherits open descriptors, because MPICH needs them.
     """
+    if isinstance(engine, CompiledIn):
+        return _start_compiled(engine, request, program, output, status)
     preload = ":".join(filter(None, [str(engine.hooks), os.environ.get("LD_PRELOAD", "")]))
     if isinstance(engine, Emulator):
         own = {
@@ -122,6 +134,25 @@ def _start_of(
         [program.argv0, *program.arguments],
         executable=engine.library,
         env=environment,
+        stdout=request.stdout,
+        close_fds=False,
+        preexec_fn=place_alike_each_time,
+    )
+
+
+def _start_compiled(
+    engine: CompiledIn, request: TraceRequest, program: GuestProgram, output: str, status: Path
+) -> Callable[[], subprocess.Popen[bytes]]:
+    if request.from_function is not None:
+        raise UsageError(
+            f"--from-function {request.from_function}: a program that was compiled for tracing does not tell "
+            "of calls; mark a region with pagelens.h and name it by --region, or take another --engine"
+        )
+    options = {"starter": os.getpid()} | _tracer_options(request, program, output, status)
+    return lambda: subprocess.Popen(
+        [program.argv0, *program.arguments],
+        executable=program.path.absolute(),
+        env=engine.environment({**_SETTINGS, **os.environ}, _as_text(options)),
         stdout=request.stdout,
         close_fds=False,
         preexec_fn=place_alike_each_time,

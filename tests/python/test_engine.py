@@ -277,8 +277,8 @@ def test_dynamorio_is_the_engine_where_it_was_built(
     monkeypatch.setattr(engine_choice, "has_dynamorio", lambda: built)
     monkeypatch.setattr(engine_choice, "find_dynamorio", lambda: "DynamoRIO")
     monkeypatch.setattr(engine_choice, "find_emulator", lambda: "QEMU")
-    assert engine_choice.choose_engine(None) == (engine, None)
-    assert engine_choice.choose_engine("qemu") == ("QEMU", None)
+    assert engine_choice.choose_engine(None, Path("/bin/true")) == (engine, None)
+    assert engine_choice.choose_engine("qemu", Path("/bin/true")) == ("QEMU", None)
 
 
 @needs_engine
@@ -351,4 +351,7 @@ def test_non_temporal_stores_are_told_apart(
 def test_an_engine_that_does_not_exist_is_named(pagelens: Run) -> None:
     done = pagelens("trace", "--", "/bin/true", env={"PAGELENS_ENGINE": "valgrind"})
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "PAGELENS_ENGINE valgrind: there is no such engine; choose one of dynamorio, qemu" in done.stderr
+    assert (
+        "PAGELENS_ENGINE valgrind: there is no such engine; choose one of compiled, dynamorio, qemu"
+        in done.stderr
+    )

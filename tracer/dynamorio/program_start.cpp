@@ -32,26 +32,6 @@ std::vector<std::string> words_of(const char* path) {
     return words;
 }
 
-// Options as one text: a comma within a value is doubled.
-Options options_of(std::string_view text) {
-    std::vector<std::string> words(1);
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] != ',') {
-            words.back() += text[i];
-        } else if (i + 1 < text.size() && text[i + 1] == ',') {
-            words.back() += ',';
-            ++i;
-        } else {
-            words.emplace_back();
-        }
-    }
-    std::vector<const char*> arguments;
-    for (const std::string& word : words) {
-        if (!word.starts_with("file=")) arguments.push_back(word.c_str());
-    }
-    return parse_options(static_cast<int>(arguments.size()), arguments.data());
-}
-
 // Returns where the kernel put the program's arguments: first their number, then the arguments, the
 // environment and the auxiliary vector. It is the 28th field of the process's state (proc(5)).
 std::uint64_t* initial_stack() {
@@ -95,7 +75,7 @@ ProgramStart take_program_start() {
             engine_options = text.substr(engine_variable.size());
         }
         if (text.starts_with(tracer_variable)) {
-            start.options = options_of(text.substr(tracer_variable.size()));
+            start.options = parse_options(text.substr(tracer_variable.size()));
             known = true;
         }
     }

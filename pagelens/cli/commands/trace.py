@@ -53,10 +53,11 @@ def trace(
         ),
     ] = False,
     engine: Annotated[
-        Literal["dynamorio", "qemu"] | None,
+        Literal["compiled", "dynamorio", "qemu"] | None,
         typer.Option(
             "--engine",
-            help="The engine that runs the program (default: dynamorio if make engine built it, else qemu).",
+            help="What traces the program (default: compiled if it was compiled for it, else dynamorio "
+            "if make engine built it, else qemu).",
         ),
     ] = None,
 ) -> None:
