@@ -168,7 +168,10 @@ def why_full_width(workload: Workload, machine: Machine) -> list[str]:
     if machine.pipeline is None:
         missing = f"the file of {machine.name} has no [pipeline]"
     elif not workload.has_samples:
-        missing = "the trace has no samples of instructions, because it was imported or is of an older tracer"
+        missing = (
+            "the trace has no samples of instructions, because it was imported, is of an older tracer, or "
+            "of a program that was compiled for tracing"
+        )
     else:
         return []
     return [f"All instructions are taken as issued at full width, and all misses as overlapping: {missing}."]
