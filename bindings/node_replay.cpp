@@ -246,15 +246,17 @@ void register_node_replay(nb::module_& m) {
         "moved_by_phase",
         [](const Program& program) {
             nb::gil_scoped_release release;
-            std::vector<std::array<std::uint64_t, 4>> phases;
+            std::vector<std::array<std::uint64_t, 6>> phases;
             for (const Moved& of : moved_by_phase(program))
-                phases.push_back({of.read, of.written, of.streamed, of.cleared});
+                phases.push_back(
+                    {of.read, of.written, of.streamed, of.cleared, of.zero_faults, of.file_faults});
             return phases;
         },
         "program"_a,
         "[phase] lines that one copy's L1s fetch, write back and store past the caches, and that "
         "the "
-        "kernel clears for it.");
+        "kernel clears for it; its faults of pages of zeros, and of pages of files, that it "
+        "reads.");
     m.def(
         "excerpted",
         [](const Program& program, std::uint32_t ranks,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
+#include <unordered_set>
 #include <utility>
 
 #include "core/replay/page_copies.hpp"
@@ -180,9 +181,19 @@ std::vector<std::uint64_t> lines_by_phase(const Program& program, std::uint32_t 
 std::vector<Moved> moved_by_phase(const Program& program) {
     std::vector<Moved> moved(program.phases());
     unsigned phase = 0;
+    // The kernel maps what the page cache has around a page of a file, as far as that lies in the
+    // same block of 64 KiB (filemap_map_pages() and fault_around_bytes of Linux).
+    constexpr unsigned around_bits = 4;  // of a page's number
+    std::unordered_set<std::uint64_t> around;
     for_some_ops(program, all_skimmed, [&](const Op& op) {
         if (op.kind() == OpKind::phase) phase = op.page;
         Moved& of = moved[phase];
+        if (op.kind() == OpKind::map_read && op.lines == 0) ++of.zero_faults;
+        if (op.kind() == OpKind::map_read && op.lines != 0)
+            of.file_faults += around.insert(program.pages()[op.page].raw() >> around_bits).second;
+        if (op.kind() == OpKind::unmap)
+            for (std::uint64_t page = op.page; page < op.page + op.lines; ++page)
+                around.erase(program.pages()[page].raw() >> around_bits);
         const std::uint64_t lines = most_lines(op);
         (op.kind() == OpKind::fetch          ? of.read
          : op.kind() == OpKind::map_write    ? of.cleared

@@ -95,12 +95,14 @@ inline bool skips_batch(std::span<const Op> ops, const std::vector<Excerpt>& exc
 // Returns the lines of each phase that `ranks` copies of a program move in a replay. Lines of
 // files, which the copies share, count once; those that the kernel clears do not count.
 std::vector<std::uint64_t> lines_by_phase(const Program& program, std::uint32_t ranks);
-// Lines of one copy.
+// Lines of one copy, and its faults of memory that it only reads.
 struct Moved {
-    std::uint64_t read = 0;      // fetched
-    std::uint64_t written = 0;   // written back
-    std::uint64_t streamed = 0;  // stored past the caches
-    std::uint64_t cleared = 0;   // by the kernel, at most
+    std::uint64_t read = 0;         // fetched
+    std::uint64_t written = 0;      // written back
+    std::uint64_t streamed = 0;     // stored past the caches
+    std::uint64_t cleared = 0;      // by the kernel, at most
+    std::uint64_t zero_faults = 0;  // each maps the kernel's one page of zeros
+    std::uint64_t file_faults = 0;  // each maps the pages of a file in one block of 64 KiB
 };
 std::vector<Moved> moved_by_phase(const Program& program);
 // Returns the most lines that one copy moves in each phase, as most_lines() has it.

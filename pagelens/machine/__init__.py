@@ -7,7 +7,7 @@ from pagelens.machine.drawing import list_lines, machine_lines
 from pagelens.machine.io import Costs, InFlight, Io
 from pagelens.machine.memories import Memory, MemorySideCache
 from pagelens.machine.numa_load import NumaLoad
-from pagelens.machine.page_fault import FAULT_COUNTS
+from pagelens.machine.page_fault import FAULT_COUNTS, READ_FAULT_COUNTS
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.rank_load import RankLoad
 from pagelens.machine.reader import (
@@ -30,6 +30,7 @@ from pagelens.values.quantities import Sourced
 
 __all__ = [
     "FAULT_COUNTS",
+    "READ_FAULT_COUNTS",
     "TRANSLATION_COUNTS",
     "CoreTimes",
     "Cores",

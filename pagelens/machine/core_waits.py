@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens.machine.core_times import CoreTimes
-from pagelens.machine.page_fault import FAULT_COUNTS
+from pagelens.machine.page_fault import FAULT_COUNTS, READ_FAULT_COUNTS
 from pagelens.machine.schema import Machine
 from pagelens.machine.transfers import Columns, column
 
@@ -18,7 +18,8 @@ def fault_time(
     if machine.page_fault is None or any(name not in counts for name in FAULT_COUNTS):
         return None
     small, large = (column(counts, name) for name in FAULT_COUNTS)
-    return machine.page_fault.seconds(small, large) / cores_used / frequency_factor
+    zero, file = (column(counts, name) if name in counts else 0.0 for name in READ_FAULT_COUNTS)
+    return machine.page_fault.seconds(small, large, zero, file) / cores_used / frequency_factor
 
 
 def walk_time(machine: Machine, counts: Columns) -> Floats:

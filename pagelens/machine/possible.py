@@ -23,6 +23,8 @@ RANGES = {
     "walkers": (1, 1 << 10),
     "page_fault.small": (1e-9, 1e-2),
     "page_fault.large": (1e-9, 1.0),
+    "page_fault.zero": (1e-9, 1e-2),
+    "page_fault.file": (1e-9, 1e-2),
 }
 
 

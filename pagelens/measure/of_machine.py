@@ -23,7 +23,7 @@ from pagelens.machine import Machine
 from pagelens.machine.caches import L3
 from pagelens.machine.detect.detected_value import Found, read
 from pagelens.measure.choices import cpus_of
-from pagelens.measure.page_faults import page_cost
+from pagelens.measure.page_faults import file_pages_cost, page_cost, zero_page_cost
 from pagelens.measure.session import Report, Request, measure_benchmark
 from pagelens.measure.tlb import Section, chased_pages, usable_arrays, walk_section
 from pagelens.units import format_binary_size, format_rate, format_size, format_time
@@ -151,7 +151,13 @@ def _page_faults() -> dict[str, dict[str, Found]]:
         for key, (cost, size) in costs.items()
         if cost is not None
     }
-    return {"page_fault": found} if "small" in found else {}
+    if "small" not in found:
+        return {}
+    if (zero := zero_page_cost(REPEATS)) is not None:
+        found["zero"] = read(format_time(zero, 3), "measured here: fresh memory, read once in each 4 KiB")
+    of_file = "measured here: a mapped library, read once in each 64 KiB and unmapped"
+    found["file"] = read(format_time(file_pages_cost(REPEATS), 3), of_file)
+    return {"page_fault": found}
 
 
 def _frequency(machine: Machine, load_ns: float | None) -> float:

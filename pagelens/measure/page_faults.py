@@ -8,12 +8,15 @@ import mmap
 import resource
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 
 from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_BYTES
 
 _BYTES = 64 << 20  # of one walk
+_FILE_BLOCK_BYTES = 64 << 10  # of a file, which one fault maps (fault_around_bytes of Linux)
 _ALIKE = 0.05  # by which the number of faults may differ from that of pages
 
 Touch = Callable[[int, int, int], tuple[float, int]]  # bytes, step, advice: core seconds and faults
@@ -52,6 +55,53 @@ def _touch(size: int, step: int, advice: int) -> tuple[float, int]:
         touched = _faults() - faults
         del whole
     return time.thread_time() - began, touched
+
+
+def zero_page_cost(repeats: int) -> float | None:
+    """Return the core seconds of a page of zeros that is read, or None if the kernel maps several at once."""
+    best: float | None = None
+    for _ in range(repeats):
+        began, faults = time.thread_time(), _faults()
+        with mmap.mmap(-1, _BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+            with suppress(OSError):  # a kernel without large pages
+                memory.madvise(mmap.MADV_NOHUGEPAGE)
+            _read(memory, FRAME_BYTES)
+            touched = _faults() - faults
+        seconds = (time.thread_time() - began) / (_BYTES // FRAME_BYTES)
+        if abs(touched - _BYTES // FRAME_BYTES) <= _ALIKE * _BYTES // FRAME_BYTES:
+            best = seconds if best is None else min(best, seconds)
+    return best
+
+
+def file_pages_cost(repeats: int) -> float:
+    """Return the core seconds of the pages of a file in a block of 64 KiB, however many faults that takes.
+
+    The file is the largest one that this process maps, a library. In how large pieces the page cache has a
+    file depends on the file system and on who read it first.
+    """
+    costs = []
+    with _largest_mapped().open("rb") as file:
+        blocks = len(file.read()) // _FILE_BLOCK_BYTES  # from now on the page cache has it
+        size = blocks * _FILE_BLOCK_BYTES
+        for _ in range(repeats):
+            began = time.thread_time()
+            with mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ) as memory:
+                _read(memory, _FILE_BLOCK_BYTES)
+            costs.append((time.thread_time() - began) / blocks)
+    return min(costs)
+
+
+def _largest_mapped() -> Path:
+    """Return the largest file among those that /proc/self/maps names."""
+    fields = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines()]
+    paths = {Path(of[5]) for of in fields if len(of) == 6 and of[5].startswith("/")}
+    return max((path for path in paths if path.is_file()), key=lambda path: path.stat().st_size)
+
+
+def _read(memory: mmap.mmap, step: int) -> None:
+    whole = np.frombuffer(memory, np.uint8)
+    whole[::step].max()
+    del whole
 
 
 def _faults() -> int:

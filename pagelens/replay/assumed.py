@@ -31,7 +31,7 @@ _OF_TIME_MODEL = frozenset(
         "width",
     }
     | {"walkers", "walk_cycles", "stlb_hit_cycles"}
-    | {"small", "large"}  # of [page_fault]
+    | {"small", "large", "zero", "file"}  # of [page_fault]
     | {"latencies", "bandwidths"}  # matrices of NUMA nodes, tried as a whole
     | set(PIPELINE_NUMBERS)
 )

@@ -23,7 +23,7 @@ from pagelens.machine import (
 )
 from pagelens.machine.dram import Dram
 from pagelens.machine.schema import ServedBy
-from pagelens.replay.run import Floats, lines_past_l1
+from pagelens.replay.run import Floats, lines_past_l1, read_faults
 
 TABLE_LEVELS = 4  # entries of page tables that a walk reads at most
 MOST_CLEARED = 8  # pages cleared for one that is used: a large page is taken where an eighth of it is used
@@ -48,7 +48,7 @@ def bounds(
 ) -> Bounds:
     """Return the bounds of a job on a machine, under any policy.
 
-    `moved` are the lines [p, 4] that pass L1, as `_core.moved_by_phase` counts them, and `executed` the
+    `moved` are the counts [p, 6] of `_core.moved_by_phase`, and `executed` the
     instructions [p]. `ranks` has the rows [p]. DRAM is assumed to be busy with every line.
     """
     reads, writes = moved[:, 0], moved[:, 1] + moved[:, 2] + MOST_CLEARED * moved[:, 3]
@@ -61,6 +61,7 @@ def bounds(
     at_best = {
         **nowhere,
         **lines_past_l1(moved),
+        **read_faults(moved),
         "instructions": executed,
         "l2_accesses": reads,
         "l2_misses": none,

@@ -49,6 +49,7 @@ from pagelens.replay.run import (
     Sampling,
     instructions,
     lines_past_l1,
+    read_faults,
 )
 from pagelens.replay.shared_lines import SharedLines, shared_lines
 from pagelens.replay.stretches import Estimates
@@ -187,6 +188,7 @@ class _Placed:
         self._of_program = {
             "instructions": instructions(engine._ranks, program.instructions, phases),
             **lines_past_l1(engine._programs.moved()),
+            **read_faults(engine._programs.moved()),
         }
 
     def _by_the_clock(self) -> Parts:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.machine import Times
+from pagelens.machine import READ_FAULT_COUNTS, Times
 from pagelens.replay.numa import NumaLines
 
 Floats = NDArray[np.float64]
@@ -72,6 +72,11 @@ def instructions(ranks: int, of_threads: NDArray[np.uint64], phases: int) -> Flo
 def lines_past_l1(moved: Floats) -> dict[str, Floats]:
     """Return the time model's columns for what L1s move, which no placement changes.
 
-    `moved` are lines [p, 4] as `_core.moved_by_phase` counts them.
+    `moved` are the counts [p, 6] of `_core.moved_by_phase`.
     """
     return {"l1_fetches": moved[:, 0], "l1_write_backs": moved[:, 1]}
+
+
+def read_faults(moved: Floats) -> dict[str, Floats]:
+    """Return the columns of page faults of memory that is only read, from the same counts."""
+    return dict(zip(READ_FAULT_COUNTS, moved[:, 4:].T, strict=True))

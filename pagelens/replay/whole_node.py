@@ -235,7 +235,7 @@ class NodePrograms:
         return self._of(offset_bytes).compulsory
 
     def moved(self) -> NDArray[np.float64]:
-        """Return the lines [phase, 4] of all copies, as `_core.moved_by_phase` counts them."""
+        """Return the counts [phase, 6] of all copies, as `_core.moved_by_phase` has them."""
         return self._of(0).moved
 
     def taken(self) -> NDArray[np.uint64]:

@@ -1,17 +1,19 @@
 """What the kernel's work for a page costs a program: measured, counted, and in the model's time."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import pagelens as pl
 from pagelens.accesses.declared import declared
 from pagelens.errors import UsageError
 from pagelens.explain.cause_words import page_faults_in_words
 from pagelens.explain.model import Distribution, ResourceRecord
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine, parse_machine
-from pagelens.measure.page_faults import page_cost
+from pagelens.measure.page_faults import file_pages_cost, page_cost, zero_page_cost
 from pagelens.replay import Run, Simulation
 
 SMALL_S, LARGE_S = 1.5e-6, 100e-6
@@ -95,6 +97,29 @@ def test_a_memory_side_cache_has_no_price_of_pages() -> None:
         machine(base="cori-knl-cache")
 
 
+READ_PRICE = """zero = { value = "0.5 us", input = "by hand" }
+file = { value = "2 us", input = "by hand" }
+"""
+
+
+def test_pages_that_are_only_read_are_paid_too(tmp_path: Path) -> None:
+    """The pages of a file cost by blocks of 64 KiB, and whoever maps it again pays again."""
+    lines = np.arange(64, dtype=np.uint64) * 64
+    with pl.TraceRecorder(tmp_path / "reads.trace", "reads") as recorder:
+        for page in range(100):
+            recorder.access(0, 0x4000_0000 + 4096 * page + lines, instructions=4)
+        for _ in range(2):
+            recorder.map_file(0, 0x7000_0000, 64 * 4096, "data.bin")
+            for page in (0, 1, 15, 17, 40):
+                recorder.access(0, 0x7000_0000 + 4096 * page + lines, instructions=4)
+            recorder.unmap(0, 0x7000_0000, 64 * 4096)
+    workload = pl.trace(tmp_path / "reads.trace")
+    found = run(Simulation(workload, machine(PRICE + READ_PRICE), 2), "aged")
+    read_s = 100 * 0.5e-6 + 2 * 3 * 2e-6
+    assert found.times.resources["page faults"].sum() == pytest.approx(2 * read_s / 2)  # on two cores
+    assert run(Simulation(workload, machine(), 2), "aged").times.resources["page faults"].sum() == 0
+
+
 @pytest.mark.parametrize(("busy_s", "words"), [(0.012, "12% of its time"), (0.001, "")])
 def test_the_answer_says_what_page_faults_cost(busy_s: float, words: str) -> None:
     faults = ResourceRecord(name="page faults", busy_s=busy_s, bound_s=0)
@@ -115,6 +140,6 @@ def test_the_best_walk_with_pages_of_the_wanted_size_counts() -> None:
 
 
 def test_the_kernel_counts_a_fault_a_page() -> None:
-    cost = page_cost(4096, 1)
-    assert cost is not None
-    assert cost > 0
+    for cost in (page_cost(4096, 1), zero_page_cost(1), file_pages_cost(1)):
+        assert cost is not None
+        assert 0 < cost < 1e-3
