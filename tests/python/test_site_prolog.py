@@ -128,7 +128,7 @@ def test_a_reboot_forgets_jobs_and_settings(node: SiteNode) -> None:
 
 def test_a_step_that_does_not_end_leaves_time_for_the_next(node: SiteNode) -> None:
     node.blocked(COMPACT)
-    node.config.write_text(node.config.read_text() + "[prolog]\nbudget_s = 1.0\n")
+    node.config.write_text(node.config.read_text() + "[prolog]\nbudget_s = 4.0\n")
     record = prolog(node, job(1))
     assert record.left == ["compact: did not end in time"]
     assert node.get(SORT) == "0"
