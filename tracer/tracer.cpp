@@ -155,8 +155,17 @@ void Tracer::pass_line(Vcpu& vcpu, std::uint64_t address, bool store, AccessPlac
 // other.
 void Tracer::pass_shared(Vcpu& vcpu, std::uint64_t address, bool store, AccessPlace place) {
     const std::uint64_t line = address >> line_bits;
-    const auto holds = [line](unsigned thread) { return table_.vcpus[thread].strip.holds(line); };
-    const auto use = shared_lines_->use(line, index_of(vcpu), store, holds);
+    struct Others {
+        std::uint64_t line;
+        [[nodiscard]] bool holds(unsigned thread) const {
+            return table_.vcpus[thread].strip.holds(line);
+        }
+        [[nodiscard]] static std::uint64_t instructions(unsigned thread) {
+            return table_.vcpus[thread].instructions_seen();
+        }
+        [[nodiscard]] static bool rests(unsigned thread) { return table_.vcpus[thread].rests(); }
+    };
+    const auto use = shared_lines_->use(line, index_of(vcpu), store, Others{line});
     if (use == SharedLines::Use::alone) {
         vcpu.at = vcpu.strip.pass(address, store, place.later(), vcpu.at);
         return;

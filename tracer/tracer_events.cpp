@@ -152,7 +152,10 @@ void Tracer::system_call(Vcpu& vcpu, const SystemCall& call) {
     vcpu.thread->call = call;
     switch (call.number) {
         case nr::futex:
-            if (met_ && wakes(call.argument[1])) sync(vcpu);
+            if (!wakes(call.argument[1]))
+                __atomic_store_n(&vcpu.waits, true, __ATOMIC_RELAXED);
+            else if (met_)
+                sync(vcpu);
             break;
         case nr::clone:
         case nr::clone3:
@@ -180,6 +183,7 @@ void Tracer::unmap(Vcpu& vcpu, const SystemCall& call) {
 }
 
 void Tracer::system_call_returned(Vcpu& vcpu, std::int64_t result) {
+    __atomic_store_n(&vcpu.waits, false, __ATOMIC_RELAXED);
     if (vcpu.block == nullptr) return;
     const SystemCall& call = vcpu.thread->call;
     if (call.number == nr::futex && met_ && !wakes(call.argument[1])) sync(vcpu);

@@ -68,6 +68,7 @@ struct alignas(8192) Vcpu {
     } string;
     // Accesses that the strip counted, but which stay in a line of their string operation.
     std::uint64_t same_line = 0;
+    bool waits = false;  // for other threads, in the kernel
 
     // Made so far. A string operation makes one for each line that it comes to.
     [[nodiscard]] std::uint64_t accesses() const { return strip.accesses() - same_line; }
@@ -75,6 +76,16 @@ struct alignas(8192) Vcpu {
     // Executed so far.
     [[nodiscard]] std::uint64_t instructions() const {
         return look_at - static_cast<std::uint64_t>(left);
+    }
+    // As another thread sees it; roughly, since the thread may be running.
+    [[nodiscard]] std::uint64_t instructions_seen() const {
+        return __atomic_load_n(&look_at, __ATOMIC_RELAXED) -
+               static_cast<std::uint64_t>(__atomic_load_n(&left, __ATOMIC_RELAXED));
+    }
+    // For other threads, too: whether it waits for others, or has ended.
+    [[nodiscard]] bool rests() const {
+        return __atomic_load_n(&waits, __ATOMIC_RELAXED) ||
+               __atomic_load_n(&thread, __ATOMIC_RELAXED) == nullptr;
     }
     void look_in(std::int64_t later) {
         look_at = instructions() + static_cast<std::uint64_t>(later);

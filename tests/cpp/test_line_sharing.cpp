@@ -45,6 +45,15 @@ class Reference {
     std::map<std::uint64_t, State> lines_;
 };
 
+// What threads do, as a test says.
+struct Others {
+    bool held = true, resting = false;
+    std::uint64_t executed = 0;
+    [[nodiscard]] bool holds(unsigned) const { return held; }
+    [[nodiscard]] std::uint64_t instructions(unsigned) const { return executed; }
+    [[nodiscard]] bool rests(unsigned) const { return resting; }
+};
+
 constexpr auto alone = SharedLines::Use::alone, met = SharedLines::Use::met,
                shared = SharedLines::Use::shared;
 
@@ -93,12 +102,11 @@ TEST_CASE("line sharing: counts by line where a line is taken often, and all oth
 
 TEST_CASE("shared lines: a line that two threads use in turn is shared if one of them writes") {
     const auto lines = std::make_unique<SharedLines>();
-    const auto holds = [](unsigned) { return true; };
-    const auto lost = [](unsigned) { return false; };
+    const Others holds, lost{.held = false};
     CHECK(lines->use(1, 0, false, holds) == alone);
     CHECK(lines->use(1, 1, false, holds) == alone);  // both read
     CHECK(lines->use(1, 0, true, holds) == met);
-    CHECK(lines->use(1, 0, true, holds) == shared);  // for good
+    CHECK(lines->use(1, 0, true, holds) == shared);
     CHECK(lines->use(2, 0, true, holds) == alone);
     CHECK(lines->use(2, 1, false, lost) == alone);  // thread 0 has long been elsewhere
     CHECK(lines->use(2, 0, false, holds) == alone);
@@ -108,4 +116,45 @@ TEST_CASE("shared lines: a line that two threads use in turn is shared if one of
     CHECK(!lines->is_known(3, 6, false));
     CHECK(!lines->is_known(1, 0, true));
     CHECK(lines->use(3, 6, false, holds) == met);
+}
+
+TEST_CASE("shared lines: a line that one thread goes on to use alone is not shared any more") {
+    const auto lines = std::make_unique<SharedLines>();
+    Others others;
+    lines->use(1, 0, true, others);
+    REQUIRE(lines->use(1, 1, true, others) == met);
+    constexpr std::uint32_t most = 2 * SharedLines::uses_beside_resting;
+    const auto uses_by_1 = [&] {  // until the table says something else
+        std::uint32_t uses = 1;
+        while (uses < most && lines->use(1, 1, true, others) == shared) ++uses;
+        return uses;
+    };
+    SUBCASE("the other one runs elsewhere") {
+        others.executed = SharedLines::most_instructions;
+        CHECK(uses_by_1() == SharedLines::uses_per_look);
+    }
+    SUBCASE("the other one rests") {
+        others.resting = true;
+        CHECK(uses_by_1() == SharedLines::uses_beside_resting);
+    }
+    SUBCASE("the other one waits for a processor") {
+        others.executed = SharedLines::most_instructions - 1;
+        CHECK(uses_by_1() == most);
+        CHECK(lines->use(1, 0, true, others) == shared);
+        CHECK(uses_by_1() == most);
+        return;
+    }
+    CHECK(lines->is_known(1, 1, true));
+    CHECK(lines->use(1, 0, false, others) == met);
+}
+
+TEST_CASE("shared lines: a shared line does not keep its place in the table from others") {
+    const auto lines = std::make_unique<SharedLines>();
+    const Others others;
+    constexpr std::uint64_t other = 1 + (1 << 16);
+    lines->use(1, 0, true, others);
+    REQUIRE(lines->use(1, 1, true, others) == met);
+    CHECK(lines->use(other, 0, true, others) == alone);
+    CHECK(lines->is_known(other, 0, true));
+    CHECK(lines->use(other, 1, true, others) == met);
 }
