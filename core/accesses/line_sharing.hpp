@@ -39,7 +39,10 @@ class LineSharing {
 
     // A thread reads or writes a line. Returns the thread that it takes the line from, if any.
     std::optional<unsigned> use(std::uint32_t page, unsigned index, unsigned thread, bool store) {
-        Page& of = page_at(page);
+        if (page >= pages_.size()) [[unlikely]]
+            pages_.resize(std::size_t{page} + 1);
+        if (pages_[page].use(index, thread, store)) return std::nullopt;
+        Lines& of = lines_of(pages_[page]);
         const std::span<std::uint64_t> holders(of.holders.data() + std::size_t{index} * words_,
                                                words_);
         std::uint16_t& writer = of.writer[index];
@@ -62,8 +65,10 @@ class LineSharing {
 
     // No cache has the line any more.
     void drop(std::uint32_t page, unsigned index) {
-        if (page >= pages_.size() || !pages_[page]) return;
-        Page& of = *pages_[page];
+        if (page >= pages_.size()) return;
+        pages_[page].drop(index);
+        if (!pages_[page].lines) return;
+        Lines& of = *pages_[page].lines;
         std::fill_n(of.holders.begin() + std::size_t{index} * words_, words_, 0);
         of.writer[index] = nobody;
     }
@@ -99,9 +104,28 @@ class LineSharing {
   private:
     static constexpr std::uint16_t nobody = 0xffff;
 
-    struct Page {
+    struct Lines {
         std::vector<std::uint64_t> holders;  // [line * words_ + word] a bit for each thread
         std::array<std::uint16_t, lines_per_page> writer;
+    };
+    // Most pages are used by one thread alone, and need no more than this.
+    struct Page {
+        std::uint64_t held = 0, written = 0;  // by that thread, a bit for each line
+        unsigned sole = 0;                    // who it is
+        std::unique_ptr<Lines> lines;         // once another thread came, and instead
+
+        // Returns false if there is another thread.
+        bool use(unsigned index, unsigned thread, bool store) {
+            if (lines || (held != 0 && sole != thread)) return false;
+            sole = thread;
+            held |= std::uint64_t{1} << index;
+            written |= std::uint64_t{store} << index;
+            return true;
+        }
+        void drop(unsigned index) {
+            held &= ~(std::uint64_t{1} << index);
+            written &= ~(std::uint64_t{1} << index);
+        }
     };
     struct Key {
         std::uint64_t line, rest;  // object, phase, from, to
@@ -113,15 +137,18 @@ class LineSharing {
         }
     };
 
-    Page& page_at(std::uint32_t page) {
-        if (page >= pages_.size()) [[unlikely]]
-            pages_.resize(std::size_t{page} + 1);
-        if (!pages_[page]) [[unlikely]] {
-            pages_[page] = std::make_unique<Page>();
-            pages_[page]->holders.resize(words_ * lines_per_page);
-            pages_[page]->writer.fill(nobody);
+    Lines& lines_of(Page& page) {
+        if (page.lines) return *page.lines;
+        page.lines = std::make_unique<Lines>();
+        page.lines->holders.resize(words_ * lines_per_page);
+        page.lines->writer.fill(nobody);
+        for (unsigned i = 0; i < lines_per_page; ++i) {
+            page.lines->holders[i * words_ + page.sole / 64] |= (page.held >> i & 1)
+                                                                << page.sole % 64;
+            if (page.written >> i & 1)
+                page.lines->writer[i] = static_cast<std::uint16_t>(page.sole);
         }
-        return *pages_[page];
+        return *page.lines;
     }
 
     static std::optional<unsigned> first_of(std::span<const std::uint64_t> holders) {
@@ -146,7 +173,7 @@ class LineSharing {
     }
 
     std::size_t words_;
-    std::vector<std::unique_ptr<Page>> pages_;
+    std::vector<Page> pages_;
     std::unordered_map<Key, std::uint64_t, Hash> counts_;
 };
 
