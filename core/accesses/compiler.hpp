@@ -36,12 +36,17 @@ inline std::vector<VirtualRange> file_pages(const std::vector<ModuleDefinition>&
     return pages;
 }
 
-// Returns the pages for which the program asked for large pages.
+// Returns the pages for which the program asked for large pages. What it asked piece by piece is
+// one range, as it is one mapping in the kernel.
 inline std::vector<VirtualRange> advised_pages(const Intervals<bool>& advised,
                                                const Padding& padding) {
     std::vector<VirtualRange> pages;
     advised.for_each(0, ~std::uint64_t{0}, [&](std::uint64_t begin, std::uint64_t end, bool) {
-        pages.push_back({padding(VirtualPage(begin)), padding(VirtualPage(end))});
+        const VirtualRange range{padding(VirtualPage(begin)), padding(VirtualPage(end))};
+        if (!pages.empty() && pages.back().end == range.begin)
+            pages.back().end = range.end;
+        else
+            pages.push_back(range);
     });
     return pages;
 }

@@ -12,7 +12,8 @@ from pagelens.frames import Node, policies
 from pagelens.machine import load_machine
 from pagelens.replay import Simulation
 
-# Memory from one border of 2 MiB to another, of which the program asks large pages for the first half.
+# Memory from one border of 2 MiB to another, of which the program asks large pages for the first half: in
+# pieces, of which none holds a large page.
 PROGRAM = """
 #include <stdint.h>
 #include <sys/mman.h>
@@ -20,7 +21,10 @@ enum { large = 1 << 21, pages = 4 };
 int main(void) {
     char* all = mmap(0, (pages + 1) * large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char* memory = (char*)(((uintptr_t)all + large - 1) / large * large);
-    if (all == MAP_FAILED || madvise(memory, pages / 2 * large, MADV_HUGEPAGE) != 0) return 1;
+    if (all == MAP_FAILED) return 1;
+    for (long i = 0; i < pages / 2; ++i)
+        for (long part = 0; part < 2; ++part)
+            if (madvise(memory + i * large + part * large / 2, large / 2, MADV_HUGEPAGE) != 0) return 1;
     for (long i = 0; i < (long)pages * large; i += 64) memory[i] = 1;
     return 0;
 }
