@@ -73,8 +73,14 @@ void page_events(const SystemCall& call, std::int64_t result, AddressSpace& spac
     if (result < 0 && result > -4096) return;  // an errno
     const auto& argument = call.argument;
     const auto value = static_cast<std::uint64_t>(result);
+    const auto advise = [&](std::uint64_t address, std::uint64_t bytes, bool large) {
+        const Event event = pages(EventKind::advise, address, bytes, large ? 1 : 0);
+        space.advice.assign(event.address, event.count, large);
+        emit(event);
+    };
     switch (call.number) {
         case nr::mmap:
+            space.advice.assign(value / page_bytes, end_page(argument[1]), false);
             if (argument[3] & MAP_FIXED) emit(pages(EventKind::unmap, value, argument[1]));
             if (argument[3] & MAP_ANONYMOUS) break;
             if (const auto first =
@@ -95,6 +101,8 @@ void page_events(const SystemCall& call, std::int64_t result, AddressSpace& spac
             if (value != argument[0]) {
                 emit(pages(EventKind::remap, argument[0], kept, value / page_bytes));
             }
+            // The mapping keeps the advice wherever it goes, and what is new of it has that, too.
+            if (space.advice.at(argument[0] / page_bytes)) advise(value, argument[2], true);
             break;
         }
         case nr::madvise:
@@ -102,8 +110,7 @@ void page_events(const SystemCall& call, std::int64_t result, AddressSpace& spac
                 argument[2] == MADV_REMOVE) {
                 emit(pages(EventKind::discard, argument[0], argument[1]));
             } else if (argument[2] == MADV_HUGEPAGE || argument[2] == MADV_NOHUGEPAGE) {
-                emit(pages(EventKind::advise, argument[0], argument[1],
-                           argument[2] == MADV_HUGEPAGE ? 1 : 0));
+                advise(argument[0], argument[1], argument[2] == MADV_HUGEPAGE);
             }
             break;
         case nr::read:

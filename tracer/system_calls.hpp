@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "core/accesses/event.hpp"
+#include "core/accesses/intervals.hpp"
 #include "tracer/mappings.hpp"
 
 namespace pagelens {
@@ -27,12 +29,30 @@ enum : std::int64_t {
 }
 // clang-format on
 
+// For which pages the program has asked for large pages. Any thread may ask.
+class LargePageAdvice {
+  public:
+    void assign(std::uint64_t page, std::uint64_t count, bool large) {
+        const std::lock_guard lock(mutex_);
+        pages_.assign(page, page + count, large);
+    }
+    [[nodiscard]] bool at(std::uint64_t page) const {
+        const std::lock_guard lock(mutex_);
+        return pages_.at(page);
+    }
+
+  private:
+    mutable std::mutex mutex_;
+    Intervals<bool> pages_;
+};
+
 // The state that lasts from call to call.
 struct AddressSpace {
     std::uint64_t guest_base;         // guest memory begins at this host address
     std::uint64_t program_break = 0;  // the kernel's; 0: not known yet
     std::uint64_t lowest_break = 0;   // the first one known; the kernel allows none below
     PageCacheNumbers page_cache{};
+    LargePageAdvice advice{};
 };
 
 // What munmap or brk gives back for certain, to be told before the call is made: as soon as it has

@@ -183,6 +183,17 @@ TEST_CASE("advice that gives pages back, and advice that does not") {
     CHECK(kernel.returned(nr::madvise, {9 * page, page, MADV_WILLNEED}, 0).empty());
 }
 
+TEST_CASE("memory keeps its advice when it grows or moves") {
+    Kernel kernel;
+    kernel.returned(nr::madvise, {10 * page, 4 * page, MADV_HUGEPAGE}, 0);
+    CHECK(kernel.returned(nr::mremap, {10 * page, 4 * page, 8 * page}, 10 * page) ==
+          Events{{EventKind::advise, 10, 8, 1}});
+    CHECK(kernel.returned(nr::mremap, {10 * page, 8 * page, 9 * page}, 50 * page) ==
+          Events{{EventKind::remap, 10, 8, 50}, {EventKind::advise, 50, 9, 1}});
+    kernel.returned(nr::mmap, {0, 9 * page, 0, MAP_ANONYMOUS}, 50 * page);
+    CHECK(kernel.returned(nr::mremap, {50 * page, 9 * page, 10 * page}, 50 * page).empty());
+}
+
 TEST_CASE("the kernel writes what was read, and no more of the buffer") {
     Kernel kernel;
     CHECK(kernel.returned(nr::read, {0, 5 * page + 10, 9 * page}, page) ==
