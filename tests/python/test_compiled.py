@@ -145,6 +145,12 @@ def test_copies_structures_and_atomics_count(
     assert counts[1] - counts[0] <= 2 * (round_at_least + 2 * 8 * lines + 200)
 
 
+def test_atomics_of_two_words(pagelens: Run, compiled: Build, tmp_path: Path) -> None:
+    """Clang makes calls of libatomic of them unless it is told of a newer processor."""
+    assert subprocess.run([compiled("pairs")], check=False).returncode == 0
+    traced(pagelens, tmp_path, compiled("pairs"))
+
+
 def test_regions_budgets_and_skipped_accesses(pagelens: Run, compiled: Build, tmp_path: Path) -> None:
     program = compiled("regions")
     whole = traced(pagelens, tmp_path, program)

@@ -60,6 +60,57 @@ ATOMICS(16, 2, uint16_t)
 ATOMICS(32, 4, uint32_t)
 ATOMICS(64, 8, uint64_t)
 
+/*
+ * Operations of 16 bytes, by cmpxchg16b as in libatomic, which compilers call for them otherwise.
+ */
+__extension__ typedef unsigned __int128 uint128;
+
+__attribute__((target("cx16"))) static uint128 exchange_if(volatile uint128* p, uint128 expected,
+                                                           uint128 v) {
+    return __sync_val_compare_and_swap(p, expected, v);
+}
+
+#define UPDATES16(name, value)                                                          \
+    EXPORT uint128 __tsan_atomic128_##name(volatile uint128* p, uint128 v, int order) { \
+        uint128 was = *p, seen;                                                         \
+        (void)order;                                                                    \
+        __tsan_write16((void*)(uintptr_t)p);                                            \
+        while ((seen = exchange_if(p, was, value)) != was) was = seen;                  \
+        return was;                                                                     \
+    }
+UPDATES16(exchange, v)
+UPDATES16(fetch_add, was + v)
+UPDATES16(fetch_sub, was - v)
+UPDATES16(fetch_and, (was & v))
+UPDATES16(fetch_or, (was | v))
+UPDATES16(fetch_xor, (was ^ v))
+UPDATES16(fetch_nand, ~(was& v))
+
+EXPORT uint128 __tsan_atomic128_load(const volatile uint128* p, int order) {
+    (void)order;
+    __tsan_read16((void*)(uintptr_t)p);
+    return exchange_if((volatile uint128*)(uintptr_t)p, 0, 0);
+}
+EXPORT void __tsan_atomic128_store(volatile uint128* p, uint128 v, int order) {
+    (void)__tsan_atomic128_exchange(p, v, order);
+}
+EXPORT uint128 __tsan_atomic128_compare_exchange_val(volatile uint128* p, uint128 expected,
+                                                     uint128 v, int order, int failed) {
+    (void)order, (void)failed;
+    __tsan_write16((void*)(uintptr_t)p);
+    return exchange_if(p, expected, v);
+}
+EXPORT int __tsan_atomic128_compare_exchange_strong(volatile uint128* p, uint128* expected,
+                                                    uint128 v, int order, int failed) {
+    const uint128 wanted = *expected;
+    *expected = __tsan_atomic128_compare_exchange_val(p, wanted, v, order, failed);
+    return *expected == wanted;
+}
+EXPORT int __tsan_atomic128_compare_exchange_weak(volatile uint128* p, uint128* expected, uint128 v,
+                                                  int order, int failed) {
+    return __tsan_atomic128_compare_exchange_strong(p, expected, v, order, failed);
+}
+
 EXPORT void __tsan_atomic_thread_fence(int order) {
     (void)order;
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
