@@ -178,6 +178,14 @@ def test_a_child_is_left_alone_or_followed(pagelens: Run, compiled: Build, tmp_p
         assert lines_of_arrays(open_trace(path), 1 << 20) == pytest.approx([MIB_LINES], abs=4)
 
 
+def test_threads_are_cancelled_where_they_would_be_alone(
+    pagelens: Run, compiled: Build, tmp_path: Path
+) -> None:
+    """A thread that makes accesses faster than they are written waits for the writer."""
+    assert subprocess.run([compiled("cancel")], check=False).returncode == 0
+    traced(pagelens, tmp_path, compiled("cancel"))
+
+
 def test_a_script_starts_the_program(pagelens: Run, compiled: Build, tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text(f"#!/bin/sh\n{compiled('copy')} 1\n{compiled('copy')} 2\nexit 0\n")

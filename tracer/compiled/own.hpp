@@ -1,6 +1,8 @@
 // What a thread of a compiled program has of its own, and the stage that all threads are in.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <csignal>
 #include <cstdint>
@@ -45,6 +47,10 @@ extern thread_local Own own [[gnu::tls_model("initial-exec")]];
 // The thread that has closed the gate, if any.
 inline std::atomic<Own*> gate_keeper{nullptr};
 
+// Whether the program has cancelled a thread. Threads inside the tracer are not cancelled there:
+// what they wait for is no cancellation point of the program, and they may hold locks.
+inline std::atomic<bool> cancels{false};
+
 // A thread is inside the tracer as long as one of these exists. What it allocates, copies and maps
 // there is no work of the program. A thread that closes the gate waits until no other is inside.
 class Inside {
@@ -56,8 +62,12 @@ class Inside {
         std::atomic_signal_fence(std::memory_order_seq_cst);
         if (first_ && gate_keeper.load(std::memory_order_acquire) != nullptr) [[unlikely]]
             first_ = wait_at_gate();
+        if (cancels.load(std::memory_order_relaxed)) [[unlikely]]
+            ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelled_before_);
     }
     ~Inside() {
+        if (cancelled_before_ == PTHREAD_CANCEL_ENABLE) [[unlikely]]
+            ::pthread_setcancelstate(cancelled_before_, nullptr);
         own.inside.store(own.inside.load(std::memory_order_relaxed) - 1, std::memory_order_release);
     }
     Inside(const Inside&) = delete;
@@ -69,7 +79,9 @@ class Inside {
 
   private:
     [[gnu::noinline]] static bool wait_at_gate();
+    static bool wait_until_open();
     bool first_;
+    int cancelled_before_ = PTHREAD_CANCEL_DISABLE;  // as the thread had it
 };
 
 // Returns the thread's Vcpu if the program may be recorded now, or null. The thread begins if it is

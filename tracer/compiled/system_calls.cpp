@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -223,4 +224,14 @@ EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, v
     const int error = real_pthread_create(thread, attributes, run_thread, given);
     if (error != 0) delete given;
     return error;
+}
+// From here on threads inside the tracer say that they cannot be cancelled. Those that are inside
+// have not said so.
+EXPORT int pthread_cancel(pthread_t thread) {
+    if (tracer != nullptr && stage != Stage::off && !cancels.exchange(true)) {
+        const Inside inside;
+        close_gate();
+        open_gate();
+    }
+    return NEXT(pthread_cancel)(thread);
 }

@@ -61,6 +61,14 @@ void begin_thread() {
 // Not for ever: a handler of a signal may have interrupted the allocator, whose lock the thread
 // that forks waits for.
 bool Inside::wait_at_gate() {
+    int before = 0;
+    ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    const bool open = wait_until_open();
+    ::pthread_setcancelstate(before, nullptr);
+    return open;
+}
+
+bool Inside::wait_until_open() {
     if (gate_keeper.load(std::memory_order_acquire) == &own) return true;
     own.inside.store(0, std::memory_order_release);
     for (int waits = 0; waits < most_waits; ++waits) {
