@@ -61,6 +61,7 @@ def explain(
     assumed = assumptions(ensemble, remedies, tried)
     least, most = ensemble.between()
     bounds = BoundsRecord(least_s=least, most_s=most)
+    numa = numa_records(ensemble)
     workload = ensemble.workload
     machine = MachineRecord(
         name=ensemble.machine.name,
@@ -96,6 +97,7 @@ def explain(
             assumed,
             timed,
             _simulated_share(ensemble),
+            next((of.shared for of in numa or () if of.policy == baseline), ()),
         ),
         program=program,
         machine=machine,
@@ -116,7 +118,7 @@ def explain(
         objects=objects,
         collisions=collisions,
         slot_maps=slot_maps(ensemble, totals, baseline),
-        numa=numa_records(ensemble),
+        numa=numa,
         remedies=remedies,
         assumptions=assumed,
         timed=timed,

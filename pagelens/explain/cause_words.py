@@ -8,10 +8,11 @@ from pagelens.explain.model import (
     Distribution,
     Explanation,
     MachineRecord,
+    SharedObject,
 )
 from pagelens.explain.verdict import MATTERS
 from pagelens.explain.words import RESOURCES_IN_WORDS, percent
-from pagelens.replay.mechanisms import CONFLICTS, MECHANISMS
+from pagelens.replay.mechanisms import CONFLICTS, MECHANISMS, NUMA_SHARED
 from pagelens.units import format_time
 
 # A cause is named as the only cause if it has this share of the loss.
@@ -95,6 +96,18 @@ def causes_in_words(
         victim = "itself" if top.name == top.victim else f"`{top.victim}`"
         said.append(f"In {percent(top.share)} of the evictions, `{top.name}` evicts {victim}.")
     return said
+
+
+def shared_in_words(cause: AttributionRecord, shared: Sequence[SharedObject]) -> list[str]:
+    """Name the object whose lines threads take from each other most, and the remedy, if that costs much."""
+    cost = sum(part.seconds for part in cause.parts if part.mechanism == NUMA_SHARED)
+    loss = cause.time_s - cause.unburdened_s
+    if not shared or loss <= (MATTERS - 1) * cause.time_s or cost < _NAMED * loss:
+        return []
+    return [
+        f"{percent(shared[0].share)} of these lines are of `{shared[0].name}`. If threads write different "
+        "data in one line there, put these data into lines of their own (alignas(64))."
+    ]
 
 
 def page_faults_in_words(base: Distribution) -> list[str]:

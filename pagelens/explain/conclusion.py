@@ -3,7 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from pagelens.explain.assumption_words import assumed_in_words
-from pagelens.explain.cause_words import causes_in_words, page_faults_in_words, why_fresh_is_slower
+from pagelens.explain.cause_words import (
+    causes_in_words,
+    page_faults_in_words,
+    shared_in_words,
+    why_fresh_is_slower,
+)
 from pagelens.explain.model import (
     Assumption,
     AttributionRecord,
@@ -15,6 +20,7 @@ from pagelens.explain.model import (
     ProgramRecord,
     RemedyGain,
     ResourceRecord,
+    SharedObject,
     TimedRecord,
 )
 from pagelens.explain.remedy_words import advice, any_unsure, harm_in_words, other_order, unknown_in_words
@@ -46,10 +52,12 @@ def conclude(
     assumptions: Sequence[Assumption],
     timed: TimedRecord | None = None,
     simulated: float = 1.0,
+    shared: Sequence[SharedObject] = (),
 ) -> Conclusion:
     """Return the sentences in the order in which a reader needs them.
 
-    `simulated` is the share of the run's lines that was simulated.
+    `simulated` is the share of the run's lines that was simulated. `shared` has the objects whose lines
+    threads take from each other under the baseline.
     """
     base = next(d for d in distributions if d.policy == baseline)
     where = machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node")
@@ -82,6 +90,7 @@ def conclude(
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if cause is not None:
         sentences += causes_in_words(machine, cause, [c for c in collisions if c.policy == baseline])
+        sentences += shared_in_words(cause, shared)
     else:
         sentences.append(_limit_alone(base))
     sentences += page_faults_in_words(base)
@@ -176,6 +185,11 @@ def differs(of: Distribution) -> bool:
     return not of.gain_median_low <= 1 <= of.gain_median_high
 
 
+def _about_as_fast(of: Distribution) -> bool:
+    """Return whether its median differs from the baseline's by less than 2%, or perhaps not at all."""
+    return not of.surely_differs or 1 / MATTERS <= of.gain_median <= MATTERS
+
+
 def _is_open(of: Distribution) -> bool:
     """Return whether its median may be the baseline's, or differ from it by 2% or more."""
     return not of.surely_differs and not 1 / MATTERS <= of.gain_median_low <= of.gain_median_high <= MATTERS
@@ -194,14 +208,21 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         )
     elif base.policy == "aged" and fresh is not None:
         ratio = fresh.gain_median if fresh.surely_differs else 1.0
+        fastest = min(distributions, key=lambda d: d.median_s)
         alike = base.slower_20_percent < 0.005 and base.p95_s / base.p5_s <= MATTERS
-        yield (
-            f"{matters}, but not because of earlier jobs: after them ('aged') it runs about as fast as in "
-            "contiguous physical memory (modelled)."
-            if 1 / MATTERS <= ratio <= MATTERS and alike
-            else f"{matters}: on a median node that has run other jobs before ('aged'), it "
-            f"{as_long(ratio)} in contiguous physical memory (modelled)."
-        )
+        if _about_as_fast(fresh) and alike:
+            yield (
+                f"{matters}, but not because of earlier jobs: after them ('aged') it runs about as fast as "
+                "in contiguous physical memory (modelled)."
+            )
+        else:
+            other = "in contiguous physical memory"
+            if _about_as_fast(fresh) and fastest.surely_differs and fastest.gain_median > MATTERS:
+                ratio, other = fastest.gain_median, f"under '{fastest.policy}'"
+            yield (
+                f"{matters}: on a median node that has run other jobs before ('aged'), it {as_long(ratio)} "
+                f"{other} (modelled)."
+            )
     else:
         fastest = min(distributions, key=lambda d: d.median_s)
         under = f"'{base.policy}'" + (" (on a node that has run other jobs)" if base.policy == "aged" else "")
@@ -233,7 +254,8 @@ def _one_numa_node(
     machine: MachineRecord, base: Distribution, distributions: Sequence[Distribution]
 ) -> list[str]:
     """Say what contiguous memory, with which the program was compared, means on several NUMA nodes."""
-    compared = base.policy == "aged" and any(d.policy == "contiguous" for d in distributions)
+    fresh = next((d for d in distributions if d.policy == "contiguous"), None)
+    compared = base.policy == "aged" and fresh is not None and not _about_as_fast(fresh)
     if not compared or not any(stated.name.startswith("numa.") for stated in machine.inputs):
         return []
     return [

@@ -148,6 +148,16 @@ def test_on_several_numa_nodes_it_is_said_where_contiguous_memory_lies(
         True
     ] * said
     assert _one_numa_node(machine, base, [base]) == []
+    alike = explanation.distribution("contiguous").model_copy(update={"gain_median": 1.01})
+    assert _one_numa_node(machine, base, [base, alike]) == []
+
+
+def test_what_is_faster_is_named_where_contiguous_memory_is_not(explanation: Explanation) -> None:
+    base = explanation.distribution("aged").model_copy(update={"slower_20_percent": 1.0})
+    fresh = explanation.distribution("contiguous").model_copy(update={"gain_median": 1.0})
+    gains = {"gain_median": 3.0, "gain_median_low": 2.9, "gain_median_high": 3.1}
+    near = fresh.model_copy(update={"policy": "close", "median_s": base.median_s / 3, **gains})
+    assert "it takes 3.0x as long as under 'close'" in next(_size("Cori KNL", base, [base, fresh, near]))
 
 
 def test_the_best_run_is_named_where_it_is_under_another_policy(explanation: Explanation) -> None:

@@ -77,6 +77,8 @@ def test_explain_names_the_object_and_what_it_costs(
     assert close.shared == []  # both threads run on one node
     cost = explained.attributions[0]
     assert cost.part(NUMA_SHARED).seconds > 0.5 * cost.time_s
+    said = " ".join(explained.conclusion.sentences)
+    assert f"of these lines are of `{aged.shared[0].name}`. If threads write different data" in said
     assert "take from each other" in render_terminal(explained)
     assert "take these lines from each other" in render_html(explained)
 
