@@ -174,7 +174,10 @@ def why_full_width(workload: Workload, machine: Machine) -> list[str]:
         )
     else:
         return []
-    return [f"All instructions are taken as issued at full width, and all misses as overlapping: {missing}."]
+    return [
+        "The time of the cores is a lower bound. All instructions are taken as issued at full width, and all "
+        f"misses as overlapping: {missing}."
+    ]
 
 
 @dataclass(frozen=True)
