@@ -40,7 +40,7 @@ def compile_flags(compiler: str) -> list[str]:
     Raises UsageError if the compiler's name is none of `COMPILERS`.
     """
     # -fsanitize=thread reaches the compiler proper alone, so that the linker adds no library of its own.
-    # Of clang, accesses of more than 16 bytes would not be told of.
+    # clang inserts no calls at accesses of more than 16 bytes, so vectors must not be wider.
     clang = [
         *("-Xclang", "-fsanitize=thread"),
         *("-mllvm", "-tsan-instrument-func-entry-exit=0"),

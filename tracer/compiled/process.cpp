@@ -202,7 +202,7 @@ EXPORT void __tsan_init() {
     std::call_once(begun, begin);
 }
 
-// They end the process past what on_exit() has registered.
+// These functions end the process without what on_exit() has registered.
 EXPORT void _exit(int status) {
     finish(status & 0xff);
     static auto* const real = reinterpret_cast<void (*)(int)>(::dlsym(RTLD_NEXT, "_exit"));

@@ -115,7 +115,8 @@ int real_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, voi
     return NEXT(pthread_create)(thread, attributes, run, argument);
 }
 
-// As if the thread had woken others, which is a meeting once there were two threads.
+// Tells the tracer of a meeting, by the call with which a thread wakes others. It counts once there
+// were two threads.
 void meet() { Call(nr::futex, {0, 1}); }
 
 void look_at_heap(Vcpu& vcpu) {

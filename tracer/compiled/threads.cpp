@@ -58,8 +58,8 @@ void begin_thread() {
 
 }  // namespace
 
-// Not for ever: a handler of a signal may have interrupted the allocator, whose lock the thread
-// that forks waits for.
+// The thread does not wait for ever: a handler of a signal may have interrupted the allocator, and
+// the thread that forks waits for the allocator's lock.
 bool Inside::wait_at_gate() {
     int before = 0;
     ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
