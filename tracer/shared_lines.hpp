@@ -12,7 +12,7 @@
 // that waits for a processor could not.
 //
 // The table is as small as a cache. A line takes the place of another one, which is found to be
-// shared anew if it still is. In between, takes of it are missing in the trace.
+// shared anew if it still is. In between, the trace lacks how often threads took it.
 #pragma once
 
 #include <array>

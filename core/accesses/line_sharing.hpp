@@ -20,7 +20,7 @@
 
 namespace pagelens {
 
-// So often `to` took a line of the object from `from`, which are threads of the program.
+// How often thread `to` took a line of the object from thread `from`.
 struct TakenLines {
     std::uint32_t phase;
     std::uint16_t object, from, to;

@@ -277,10 +277,10 @@ class Io(Table):
         "writer",
     )
     two_writers_apart: Sourced[PositiveFloat] | None = Field(
-        default=None, description="the same of two writers, where `writers` are more"
+        default=None, description="`writers_apart` for two writers, if `writers` is more than two"
     )
     writers_together: Sourced[PositiveFloat] | None = Field(
-        default=None, description="`writers_apart` with all of them on one core"
+        default=None, description="the rate of the same writers, all on one core, over the rate of one writer"
     )
     spread: Sourced[PositiveFloat] | None = Field(
         default=None,

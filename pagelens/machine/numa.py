@@ -138,9 +138,9 @@ class Numa(Table):
     )
     line_latencies: Sourced[Latencies] | None = Field(
         default=None,
-        description="the latency of a load by a core of the row's node of a line that a core of the column's "
-        "node has changed and still has in its cache, for nodes with cores; without it, that of the "
-        "column's memory",
+        description="the latency of a load by a core of the row's node, if a core of the column's node has "
+        "changed the line and still has it in its cache; rows and columns are nodes with cores; without this "
+        "field, such a load takes as long as one from the column's memory",
     )
     distances: Sourced[Distances] | None = Field(
         default=None,

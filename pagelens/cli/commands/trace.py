@@ -56,8 +56,8 @@ def trace(
         Literal["compiled", "dynamorio", "qemu"] | None,
         typer.Option(
             "--engine",
-            help="What traces the program (default: compiled if it was compiled for it, else dynamorio "
-            "if make engine built it, else qemu).",
+            help="What traces the program (default: compiled if the program was compiled for tracing, "
+            "else dynamorio if make engine built it, else qemu).",
         ),
     ] = None,
 ) -> None:
