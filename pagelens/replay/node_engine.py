@@ -51,7 +51,7 @@ from pagelens.replay.run import (
     lines_past_l1,
     read_faults,
 )
-from pagelens.replay.shared_lines import SharedLines, shared_lines
+from pagelens.replay.shared_lines import SharedLines, longest_s, shared_lines
 from pagelens.replay.stretches import Estimates
 from pagelens.replay.whole_node import (
     NodeCounts,
@@ -117,7 +117,7 @@ class NodeEngine:
         """Return the bounds, from all lines in their order."""
         moved, program = self._programs.moved(), self._programs.parts().program
         executed = instructions(self._ranks, program.instructions, len(moved))
-        return bounds(
+        found = bounds(
             moved,
             executed,
             self._machine,
@@ -126,6 +126,8 @@ class NodeEngine:
             self._core_times,
             self._workload.rank_load,
         )
+        longer_s = longest_s(self._programs.taken(), self._machine.topology, len(moved))
+        return replace(found, most_s=found.most_s + longer_s)
 
     def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
         """Make one replay."""

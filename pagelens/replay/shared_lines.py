@@ -49,3 +49,12 @@ def shared_lines(
         of_line[pairs[:, 1] == RARE] = 0
         np.maximum.at(busiest_s, pairs[:, 0].astype(np.intp), of_line)
     return SharedLines(taken, busiest_s)
+
+
+def longest_s(rows: NDArray[np.uint64], topology: Topology, phases: int) -> Floats:
+    """Return the most seconds [phase] that a program's `taken_lines` can cost, wherever its threads run.
+
+    Each line then comes from the farthest node, one after the other. Copies of the program wait side by side.
+    """
+    counts = np.bincount(rows[:, 0].astype(np.intp), rows[:, 5].astype(np.float64), minlength=phases)
+    return counts * (topology.line_latency.max() if topology.nodes > 1 else 0.0)

@@ -13,7 +13,9 @@ from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.cli.text.explain import render_terminal
 from pagelens.errors import UsageError
 from pagelens.explain.html import render_html
+from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine, load_machine, parse_machine
+from pagelens.replay import Simulation
 from pagelens.replay.mechanisms import NUMA_SHARED
 from pagelens.replay.shared_lines import RARE, shared_lines
 
@@ -81,6 +83,18 @@ def test_explain_names_the_object_and_what_it_costs(
     assert f"of these lines are of `{aged.shared[0].name}`. If threads write different data" in said
     assert "take from each other" in render_terminal(explained)
     assert "take these lines from each other" in render_html(explained)
+
+
+def test_no_placement_takes_longer_than_the_bound(
+    traced: Callable[[int], TraceWorkload], machine: Machine
+) -> None:
+    """Lines that change nodes at each use take far longer than all lines of memory can."""
+    simulation = Simulation(traced(8), machine, 1)
+    node = Node(machine, 1, 0, history=parse_history("boot; run"))
+    apart = simulation.run(simulation.place(policies["aged"], node)).times.time_s
+    bounds = simulation.bounds()
+    assert np.all(bounds.least_s <= apart)
+    assert np.all(apart <= bounds.most_s)
 
 
 def test_seconds_are_those_of_the_lines_that_change_nodes() -> None:
