@@ -1,5 +1,6 @@
 /* Threads that another one cancels, and that can be cancelled between two rounds alone. Exits with
- * the number of rounds that were not ended, at most 100. */
+ * the number of rounds that were not ended, at most 100. Built with -DAT_ONCE they are cancelled as
+ * soon as they are there. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -32,7 +33,9 @@ int main(void) {
             memory[i] = calloc(LINES, LINE);
             pthread_create(&threads[i], NULL, work, memory[i]);
         }
+#ifndef AT_ONCE
         usleep(20000);
+#endif
         for (int i = 0; i < THREADS; ++i) {
             pthread_cancel(threads[i]);
             pthread_join(threads[i], NULL);

@@ -339,6 +339,13 @@ def test_children_of_a_program_of_threads_run(
 
 
 @needs_engine
+def test_threads_that_are_cancelled_before_they_run_end(pagelens: Run, built: Callable[..., Path]) -> None:
+    """The client's libc has a copy of the cancellation, and must not act on it."""
+    done = pagelens("trace", "--engine", "dynamorio", "--", built("cancel", "-DAT_ONCE"))
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+@needs_engine
 def test_non_temporal_stores_are_told_apart(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@
 #include <drmgr.h>
 #include <drreg.h>
 #include <drutil.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/single_threaded.h>
 #include <sys/syscall.h>
@@ -237,6 +238,9 @@ void begin_recording(void* context) {
 // A child of vfork has its parent's memory, and until it executes a program it is no thread of it.
 void on_thread_begin(void* context) {
     tell_libc_of_threads();
+    // The client's libc has a copy of what the program's libc knows of the thread. If the program
+    // has cancelled it already, the client's next wait would unwind it.
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
     if (is_of_process()) return begin_recording(context);
     static std::uint64_t nowhere[ThreadRecording::block_limit + 64];
     slots_of_this_thread() = {nowhere, nowhere + 64, 0};
