@@ -65,16 +65,14 @@ def ctrl_c_waits() -> Iterator[None]:
     Python runs functions of its modules after a fork, and loses a KeyboardInterrupt that is raised in one of
     them. If one is raised elsewhere in `Popen`, the new process runs on without an owner.
     """
-    outer = signal.getsignal(signal.SIGINT)
-    if current_thread() is not main_thread() or not callable(outer):
+    if not callable(signal.getsignal(signal.SIGINT)):  # ignored, as the new process will ignore it
         yield
         return
     came = Event()
-    signal.signal(signal.SIGINT, lambda *_: came.set())
     try:
-        yield
+        with ctrl_c_sets(came):
+            yield
     finally:
-        signal.signal(signal.SIGINT, outer)
         if came.is_set():
             signal.raise_signal(signal.SIGINT)
 

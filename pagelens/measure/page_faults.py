@@ -8,7 +8,7 @@ import mmap
 import resource
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +41,8 @@ def page_cost(page_bytes: int, repeats: int, touch: Touch | None = None) -> floa
     return best
 
 
-def _touch(size: int, step: int, advice: int) -> tuple[float, int]:
-    """Write a byte in each `step` bytes of fresh memory, and give it back."""
+def _touch(size: int, step: int, advice: int, write: bool = True) -> tuple[float, int]:
+    """Write or read a byte in each `step` bytes of fresh memory, and give it back."""
     began, faults = time.thread_time(), _faults()
     with mmap.mmap(-1, size + step, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         try:
@@ -51,7 +51,10 @@ def _touch(size: int, step: int, advice: int) -> tuple[float, int]:
             return 0.0, 0  # a kernel without large pages
         whole = np.frombuffer(memory, np.uint8)
         first = -whole.ctypes.data % step
-        whole[first : first + size : step] = 1
+        if write:
+            whole[first : first + size : step] = 1
+        else:
+            whole[first : first + size : step].max()
         touched = _faults() - faults
         del whole
     return time.thread_time() - began, touched
@@ -59,18 +62,7 @@ def _touch(size: int, step: int, advice: int) -> tuple[float, int]:
 
 def zero_page_cost(repeats: int) -> float | None:
     """Return the core seconds of a page of zeros that is read, or None if the kernel maps several at once."""
-    best: float | None = None
-    for _ in range(repeats):
-        began, faults = time.thread_time(), _faults()
-        with mmap.mmap(-1, _BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-            with suppress(OSError):  # a kernel without large pages
-                memory.madvise(mmap.MADV_NOHUGEPAGE)
-            _read(memory, FRAME_BYTES)
-            touched = _faults() - faults
-        seconds = (time.thread_time() - began) / (_BYTES // FRAME_BYTES)
-        if abs(touched - _BYTES // FRAME_BYTES) <= _ALIKE * _BYTES // FRAME_BYTES:
-            best = seconds if best is None else min(best, seconds)
-    return best
+    return page_cost(FRAME_BYTES, repeats, partial(_touch, write=False))
 
 
 def file_pages_cost(repeats: int) -> float:
@@ -86,7 +78,9 @@ def file_pages_cost(repeats: int) -> float:
         for _ in range(repeats):
             began = time.thread_time()
             with mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ) as memory:
-                _read(memory, _FILE_BLOCK_BYTES)
+                whole = np.frombuffer(memory, np.uint8)
+                whole[::_FILE_BLOCK_BYTES].max()
+                del whole
             costs.append((time.thread_time() - began) / blocks)
     return min(costs)
 
@@ -96,12 +90,6 @@ def _largest_mapped() -> Path:
     fields = [line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines()]
     paths = {Path(of[5]) for of in fields if len(of) == 6 and of[5].startswith("/")}
     return max((path for path in paths if path.is_file()), key=lambda path: path.stat().st_size)
-
-
-def _read(memory: mmap.mmap, step: int) -> None:
-    whole = np.frombuffer(memory, np.uint8)
-    whole[::step].max()
-    del whole
 
 
 def _faults() -> int:

@@ -387,16 +387,21 @@ TEST_CASE("large pages are taken whole at the first touch, for mappings that are
     CHECK(later.residency.pages == 2 * 512 + 2);
 }
 
-TEST_CASE("no large page reaches into a file's pages") {
+// A program that writes all pages of three blocks of 2 MiB.
+ListedProgram three_written_blocks() {
     std::vector<VirtualPage> addresses;
     std::vector<Op> ops;
-    for (std::uint32_t p = 0; p < 3 * 512; ++p) {  // three blocks of 2 MiB, all written
+    for (std::uint32_t p = 0; p < 3 * 512; ++p) {
         addresses.emplace_back(512 + p);
         ops.push_back(make_op(OpKind::map_write, p, 0, 1));
     }
+    return {std::move(ops), std::move(addresses), 2, 1, 1};
+}
+
+TEST_CASE("no large page reaches into a file's pages") {
     const auto placement = place_by_kernel(bare(node_frames), huge_order);
     const auto pages_of = [&](std::vector<VirtualRange> of_files) {
-        ListedProgram program(ops, addresses, 2, 1, 1);
+        ListedProgram program = three_written_blocks();
         program.set_file_pages(std::move(of_files));
         const auto counters = replay(program, *placement, small_machine, unscaled(2), run_on);
         return std::pair(counters.huge_pages, counters.residency.pages);
@@ -416,15 +421,9 @@ TEST_CASE("no large page reaches into a file's pages") {
 }
 
 TEST_CASE("memory for which a program asks for large pages has them under a policy of small ones") {
-    std::vector<VirtualPage> addresses;
-    std::vector<Op> ops;
-    for (std::uint32_t p = 0; p < 3 * 512; ++p) {  // three blocks of 2 MiB, all written
-        addresses.emplace_back(512 + p);
-        ops.push_back(make_op(OpKind::map_write, p, 0, 1));
-    }
     const auto large_pages = [&](const Placement& placement, std::uint64_t begin,
                                  std::uint64_t end) {
-        ListedProgram program(ops, addresses, 2, 1, 1);
+        ListedProgram program = three_written_blocks();
         program.set_advised_pages({VirtualRange{VirtualPage(begin), VirtualPage(end)}});
         const auto counters = replay(program, placement, small_machine, unscaled(2), run_on);
         CHECK(counters.residency.pages == 6ul * 512);

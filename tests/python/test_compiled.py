@@ -60,6 +60,12 @@ def traced(run: Run, folder: Path, program: Path, *arguments: str, status: int =
     return workload
 
 
+def emulated(run: Run, folder: Path, program: Path) -> TraceWorkload:
+    done = run("trace", "-o", "q.trace", "--engine", "qemu", "--", program)
+    assert done.returncode == 0
+    return open_trace(folder / "q.trace")
+
+
 def lines_of_arrays(workload: TraceWorkload, size: int) -> list[int]:
     return sorted(item.lines for item in workload.objects if item.bytes == size)
 
@@ -100,16 +106,14 @@ def test_a_trace_is_that_of_an_emulated_program(
 ) -> None:
     """Objects, their lines, and the pages that the program touches first, but for those of libc."""
     own = traced(pagelens, tmp_path, compiled("threads"))
-    done = pagelens("trace", "-o", "q.trace", "--engine", "qemu", "--", built("threads"))
-    assert done.returncode == 0
-    emulated = open_trace(tmp_path / "q.trace")
+    other = emulated(pagelens, tmp_path, built("threads"))
     arrays = [
         {(item.name, item.bytes): item.lines for item in workload.objects if item.bytes > 1 << 20}
-        for workload in (own, emulated)
+        for workload in (own, other)
     ]
     assert arrays[0] == pytest.approx(arrays[1], rel=1e-3)  # libc writes at the ends of its blocks
-    assert own.trace.summary.accesses < emulated.trace.summary.accesses
-    assert own.trace.summary.accesses > 0.95 * emulated.trace.summary.accesses
+    assert own.trace.summary.accesses < other.trace.summary.accesses
+    assert own.trace.summary.accesses > 0.95 * other.trace.summary.accesses
 
 
 def test_pages_that_are_given_back_are_new(
@@ -117,10 +121,8 @@ def test_pages_that_are_given_back_are_new(
 ) -> None:
     """The allocator of libc maps and unmaps large blocks by itself."""
     own = traced(pagelens, tmp_path, compiled("temporaries"))
-    done = pagelens("trace", "-o", "q.trace", "--engine", "qemu", "--", built("temporaries"))
-    assert done.returncode == 0
-    emulated = open_trace(tmp_path / "q.trace")
-    pages = [int(workload.survey.first_writes[:, 1].sum()) for workload in (own, emulated)]
+    other = emulated(pagelens, tmp_path, built("temporaries"))
+    pages = [int(workload.survey.first_writes[:, 1].sum()) for workload in (own, other)]
     assert pages[0] > 20 * MIB_PAGES
     assert pages[0] == pytest.approx(pages[1], abs=40)
 
