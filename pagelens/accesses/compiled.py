@@ -10,6 +10,7 @@ from typing import Any
 from elftools.elf.elffile import ELFFile
 
 from pagelens import _core
+from pagelens.accesses.preloading import preloaded
 from pagelens.errors import Failure, UsageError
 
 COMPILERS = ("gcc", "clang", "clang-lto")
@@ -28,9 +29,7 @@ class CompiledIn:
 
     def environment(self, inherited: Mapping[str, str], options: str) -> dict[str, str]:
         """Return the environment that the program starts with. What it starts in turn inherits it."""
-        preload = ":".join(
-            filter(None, [str(self.hooks), str(self.library), inherited.get("LD_PRELOAD", "")])
-        )
+        preload = preloaded(inherited, self.hooks, self.library)
         return {**inherited, "LD_PRELOAD": preload, "PAGELENS_TRACER": options}
 
 

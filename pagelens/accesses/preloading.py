@@ -1,15 +1,20 @@
-"""Checks what would keep a preloaded library out of a program."""
+"""Preloads libraries into programs, and checks what would keep them out."""
 
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from pagelens.accesses.program import interpreter, locate
+
+
+def preloaded(before: Mapping[str, str], *libraries: Path) -> str:
+    """Return LD_PRELOAD of an environment with these libraries before those that were there."""
+    return ":".join(filter(None, [*map(str, libraries), before.get("LD_PRELOAD", "")]))
 
 
 def obstacles(path: Path) -> Iterator[str]:

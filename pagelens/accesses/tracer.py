@@ -17,6 +17,7 @@ from pagelens.accesses.compiled import CompiledIn
 from pagelens.accesses.dynamorio import place_alike_each_time
 from pagelens.accesses.emulator import Emulator
 from pagelens.accesses.engine_choice import Engine, choose_engine
+from pagelens.accesses.preloading import preloaded
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.accesses.system_limits import check_system
 from pagelens.accesses.trace_result import TraceResult, keep_busiest, partial_of, read_status
@@ -112,7 +113,7 @@ def _start_of(
     """
     if isinstance(engine, CompiledIn):
         return _start_compiled(engine, request, program, output, status)
-    preload = ":".join(filter(None, [str(engine.hooks), os.environ.get("LD_PRELOAD", "")]))
+    preload = preloaded(os.environ, engine.hooks)
     if isinstance(engine, Emulator):
         own = {
             "file": engine.plugin,

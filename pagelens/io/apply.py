@@ -21,7 +21,7 @@ from typing import NoReturn
 
 import polars as pl
 
-from pagelens.accesses.preloading import obstacles
+from pagelens.accesses.preloading import obstacles, preloaded
 from pagelens.accesses.program import locate
 from pagelens.errors import Failure, UsageError
 from pagelens.files import write_whole
@@ -62,7 +62,7 @@ class Advice:
         changed = dict(before)
         if self.preloads:
             library = native_file("libpagelens_io_apply.so")
-            changed["LD_PRELOAD"] = ":".join(filter(None, [str(library), before.get("LD_PRELOAD", "")]))
+            changed["LD_PRELOAD"] = preloaded(before, library)
         if self.smallest is not None:
             changed[_DIRECT] = str(self.smallest)
         for name, value in self.hdf5:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagelens.accesses.preloading import obstacles
+from pagelens.accesses.preloading import obstacles, preloaded
 from pagelens.accesses.program import locate
 from pagelens.errors import Failure, UsageError
 from pagelens.host.exec_program import cannot_run, with_default_signals
@@ -101,7 +101,7 @@ class _folder:
 
 def _preloaded(words: Sequence[str], raw: Path) -> tuple[dict[str, str], list[str]]:
     library = native_file("libpagelens_io.so")
-    preload = ":".join(filter(None, [str(library), os.environ.get("LD_PRELOAD", "")]))
+    preload = preloaded(os.environ, library)
     return {**os.environ, "LD_PRELOAD": preload, "PAGELENS_IO": str(raw)}, list(words)
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from pagelens import _core
+from pagelens.accesses.preloading import preloaded
 from pagelens.errors import Failure
 
 LARGE = 128 << 10  # glibc's DEFAULT_MMAP_THRESHOLD: from there on it maps blocks by themselves
@@ -63,7 +64,7 @@ class Preload:
         changed = {
             "PAGELENS_RUN": ",".join(f"{key}={value}" for key, value in settings.items()),
             _PLAN: str(self.plan) if self.plan else "",
-            "LD_PRELOAD": ":".join(filter(None, [str(library()), before.get("LD_PRELOAD", "")])),
+            "LD_PRELOAD": preloaded(before, library()),
         }
         tunables = before.get(_TUNABLES, "")
         if self.pages is not None and _TUNABLE not in tunables:
