@@ -261,16 +261,32 @@ def test_what_is_measured_is_kept_whatever_the_driver_does_not_say(
         assert (machine.cores.frequency == base.cores.frequency) == (attribute == "CLOCK_RATE")
 
 
-def test_what_cuda_raises_is_one_line(stub: StubCuda, in_process: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            RuntimeError("\n[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY\nmore"),
+            "CUDA failed ([2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY); "
+            "take a smaller --array\n",
+        ),
+        (  # an older Numba beside NumPy 2.5
+            AttributeError("module 'numpy' has no attribute 'row_stack'"),
+            "is too old or too new for the others: pip install -U 'pagelens[gpu]' numba\n",
+        ),
+        (RuntimeError("[222] PTX"), "CUDA failed ([222] PTX); see that driver and CUDA toolkit fit\n"),
+    ],
+)
+def test_what_cuda_raises_is_one_line_with_its_remedy(
+    error: Exception, said: str, stub: StubCuda, in_process: Run, tmp_path: Path
+) -> None:
     def refuse(count: int, dtype: type) -> None:
-        raise RuntimeError("\n[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY\nmore")
+        raise error
 
     stub.device_array = refuse  # type: ignore[method-assign, assignment]
     done = in_process("measure", "tiers", "--array", "8KiB")
     assert done.returncode == 1
-    assert done.stderr.startswith(
-        "pagelens: measure tiers: CUDA failed ([2] Call to cuMemAlloc results in CUDA"
-    )
+    assert done.stderr.startswith("pagelens: measure tiers: CUDA failed (")
+    assert done.stderr.endswith(said)
     assert done.stderr.count("\n") == 1
     assert not os.listdir(tmp_path)
 

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -149,10 +150,24 @@ def _one_line() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise Failure(
-            f"measure tiers: CUDA failed ({_first_line(error)}); take a smaller --array, or see that driver "
-            "and CUDA toolkit fit"
-        ) from error
+        raise Failure(f"measure tiers: CUDA failed ({_first_line(error)}); {_remedy(error)}") from error
+
+
+def _remedy(error: Exception) -> str:
+    """Say what to do about what was raised: by memory, by packages of other years, or by the driver."""
+    if isinstance(error, MemoryError) or "OUT_OF_MEMORY" in str(error):
+        return "take a smaller --array"
+    if isinstance(error, AttributeError | ImportError):
+        found = ", ".join(f"{name} {_version(name)}" for name in ("numba-cuda", "numba", "numpy"))
+        return f"one of {found} is too old or too new for the others: pip install -U 'pagelens[gpu]' numba"
+    return "see that driver and CUDA toolkit fit"
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
 
 
 def _first_line(error: Exception) -> str:
