@@ -59,6 +59,7 @@ def _indices(answer: Floats) -> Floats:
     """Return first and total indices, [2, input], of answers [2 + input, row] at A, at B, and at each AB."""
     from scipy.stats import sobol_indices  # takes half a second to import
 
-    at = {"f_A": answer[None, 0], "f_B": answer[None, 1], "f_AB": answer[2:, None]}
+    given = answer.copy()  # SciPy writes into what it is given
+    at = {"f_A": given[None, 0], "f_B": given[None, 1], "f_AB": given[2:, None]}
     found = sobol_indices(func=at, n=answer.shape[1])
     return np.array([found.first_order.ravel(), found.total_order.ravel()])

@@ -24,15 +24,15 @@ class Pagelens(PythonPackage):
     depends_on("rust", type="build", when="+dynamorio")
     depends_on("zstd")
     for name, version in {
-        "typer": "0.28",
-        "rich": "13",
+        "typer": "0.29",
+        "rich": "15",
         "numpy": "1.26",
-        "polars": "1.0",
+        "polars": "2.1",
         "pyarrow": "15",
-        "pydantic": "2.6",
+        "pydantic": "2.13",
         "matplotlib": "3.8",
         "jinja2": "3.1",
-        "pyelftools": "0.31",
+        "pyelftools": "0.32",
         "capstone": "5",
         "tomlkit": "0.12",
         "scipy": "1.12",
