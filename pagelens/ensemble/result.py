@@ -59,6 +59,7 @@ PLACEMENTS = pl.Schema(
         "time_s": pl.Float64,
         "at_once_time_s": pl.Float64,
         "serial_time_s": pl.Float64,
+        "equal_cores_time_s": pl.Float64,
     }
 )
 OBJECTS = pl.Schema(

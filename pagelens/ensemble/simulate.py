@@ -113,7 +113,8 @@ def times_columns(times: Times) -> Columns:
     """Return the columns of `placements` that hold seconds."""
     resources = {RESOURCES[name]: seconds for name, seconds in times.resources.items()}
     bounds = {"at_once_time_s": times.at_once_time_s, "serial_time_s": times.serial_time_s}
-    return resources | {"time_s": times.time_s} | bounds
+    placement_alone = {"equal_cores_time_s": times.equal_cores_time_s}
+    return resources | {"time_s": times.time_s} | bounds | placement_alone
 
 
 def _counterfactuals(of_phase: Columns, found: Attributed) -> pl.DataFrame:

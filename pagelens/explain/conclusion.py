@@ -71,6 +71,7 @@ def conclude(
                 _no_effect(where, most, remedies, 0 if (bounded := _bounded(bounds)) else base.nodes),
                 *bounded,
                 *([] if bounded else _rare(base.nodes)),
+                *_cores_in_words(base),
                 *_elsewhere(base, any_unsure(remedies)),
                 *_where_it_lies(machine),
                 *unknown_in_words(remedies, base.nodes),
@@ -168,10 +169,10 @@ def _largest_effect(
 ) -> float:
     """Return the largest effect that a user can meet or choose.
 
-    It is one of the baseline's own spread, a fresh node, and the remedies. Only differences beyond their
-    confidence interval count.
+    It is one of what placement makes of the baseline's spread, a fresh node, and the remedies. Only
+    differences beyond their confidence interval count.
     """
-    effects = [1.001, base.p95_s / base.p5_s]  # no model is exact to a tenth of a percent
+    effects = [1.001, base.spread_of_placement]  # no model is exact to a tenth of a percent
     fresh = [d.gain_median for d in distributions if d.policy == "contiguous" and d.surely_differs]
     effects += [max(gain, 1 / gain) for gain in fresh]
     for remedy in remedies:
@@ -209,7 +210,7 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
     elif base.policy == "aged" and fresh is not None:
         ratio = fresh.gain_median if fresh.surely_differs else 1.0
         fastest = min(distributions, key=lambda d: d.median_s)
-        alike = base.slower_20_percent < 0.005 and base.p95_s / base.p5_s <= MATTERS
+        alike = base.slower_20_percent < 0.005 and base.spread_of_placement <= MATTERS
         if _about_as_fast(fresh) and alike:
             yield (
                 f"{matters}, but not because of earlier jobs: after them ('aged') it runs about as fast as "
@@ -242,12 +243,26 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
             f"{share} of the nodes are more than 20% slower than the best run{faster}, and the worst takes "
             f"{times(worst)} as long as that run."
         )
-    elif base.p95_s / base.p5_s > MATTERS:
-        tail = times(base.p95_s / base.p5_s)
-        yield f"Slow nodes (95th percentile) take {tail} as long as fast nodes (5th percentile)."
+    elif base.spread > MATTERS:
+        yield from _cores_in_words(base) or [f"{_slow_and_fast(base)}."]
     else:
         few = few_nodes_note(base.nodes) and base.nodes > 1
         yield f"{f'The {base.nodes} simulated' if few else 'The'} nodes are about equally fast."
+
+
+def _cores_in_words(base: Distribution) -> list[str]:
+    """Say that nodes differ mostly in the frequency of their cores, which no placement changes."""
+    of_cores = base.spread / base.spread_of_placement
+    if base.spread <= MATTERS or of_cores <= base.spread_of_placement:
+        return []
+    return [
+        f"{_slow_and_fast(base)}, mostly because the frequencies of their cores differ, which no placement "
+        f"changes: with equal frequencies it would be {times(base.spread_of_placement)} (modelled)."
+    ]
+
+
+def _slow_and_fast(base: Distribution) -> str:
+    return f"Slow nodes (95th percentile) take {times(base.spread)} as long as fast nodes (5th percentile)"
 
 
 def _one_numa_node(

@@ -97,6 +97,7 @@ def distribution(
         p95_s=s.p95,
         p95_low_s=slow.low,
         p95_high_s=slow.high,
+        placement_spread=_placement_spread(ensemble, rows),
         best_s=s.best,
         worst_s=s.worst,
         at_once_median_s=float(np.median(rows["at_once_time_s"].to_numpy())),
@@ -126,6 +127,13 @@ def distribution(
         times_s=times.tolist(),
         misses=misses.tolist(),
     )
+
+
+def _placement_spread(ensemble: Ensemble, rows: pl.DataFrame) -> float | None:
+    if ensemble.machine.cores.frequency_spread is None:
+        return None
+    fast, slow = np.quantile(rows["equal_cores_time_s"].to_numpy(), (0.05, 0.95))
+    return float(slow / fast)
 
 
 def _resources(ensemble: Ensemble, policy: str) -> list[ResourceRecord]:

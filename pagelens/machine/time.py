@@ -12,7 +12,7 @@ names of `Ensemble.placements`.
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,7 @@ class Times:
     time_s: Floats  # the largest of `resources`
     serial_time_s: Floats
     at_once_time_s: Floats  # the largest if loads and lines between caches never took turns
+    equal_cores_time_s: Floats  # `time_s` at the median node's core frequency
     resources: Mapping[
         str, Floats
     ]  # "issue", "page faults", "latency", "page walks", "caches", "fast memory", "DDR", "links": seconds
@@ -73,10 +74,17 @@ def modelled_times(
     The columns that are read depend on what serves the lines: see `_times_behind_cache` and
     `_times_of_memory`.
     """
-    served_by = served_by or machine.served_by(sys.maxsize)
-    if served_by == "memory-side cache":
-        return _times_behind_cache(machine, counts, cores_used, frequency_factor, core, ranks)
-    return _times_of_memory(machine, counts, cores_used, served_by, frequency_factor, core, numa, ranks)
+    memory = served_by or machine.served_by(sys.maxsize)
+
+    def at(factor: Floats | float) -> Times:
+        if memory == "memory-side cache":
+            return _times_behind_cache(machine, counts, cores_used, factor, core, ranks)
+        return _times_of_memory(machine, counts, cores_used, memory, factor, core, numa, ranks)
+
+    times = at(frequency_factor)
+    if np.all(np.equal(frequency_factor, 1.0)):
+        return times
+    return replace(times, equal_cores_time_s=at(1.0).time_s)
 
 
 def _times_behind_cache(
@@ -286,4 +294,4 @@ def _times(
         serial = serial + seconds
     others = [of_core, *(seconds for name, seconds in resources.items() if name != "caches")]
     time = np.maximum.reduce([*others, resources.get("caches", at_once)])
-    return Times(time, np.maximum(time, serial), np.maximum.reduce([*others, at_once]), resources)
+    return Times(time, np.maximum(time, serial), np.maximum.reduce([*others, at_once]), time, resources)

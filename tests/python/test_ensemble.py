@@ -301,6 +301,7 @@ def test_cores_of_nodes_differ_in_frequency_whatever_the_policy(tmp_path: Path) 
     times = rows["time_s"].to_numpy().reshape(2, 4)
     assert np.ptp(times[0]) > 0
     assert times * factors == pytest.approx(np.full((2, 4), times[0, 0] * factors[0]))
+    assert rows["equal_cores_time_s"].to_numpy() == pytest.approx(times[0, 0] * factors[0])
     for record in explain(ensemble).attributions:
         assert record.unburdened_s + sum(part.seconds for part in record.parts) == pytest.approx(
             record.time_s

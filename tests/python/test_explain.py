@@ -13,6 +13,8 @@ from pagelens.explain.conclusion import _no_effect, _one_numa_node, _size
 from pagelens.explain.model import Explanation
 from pagelens.explain.remedy_words import advice, other_order
 from pagelens.explain.words import as_long, few_nodes_note
+from pagelens.machine.cores import Spread
+from pagelens.values.quantities import Sourced
 
 
 @pytest.fixture(scope="module")
@@ -365,3 +367,33 @@ def test_of_runs_that_are_as_fast_the_plain_one_is_the_best() -> None:
         ),
     )
     assert explain(dataclasses.replace(ensemble, tables=tables)).best.policy == "aged"
+
+
+def test_core_frequencies_are_no_effect_of_placement() -> None:
+    """Nodes of a program that issue limits differ in their cores' frequency alone."""
+    alike = synthetic.ensemble(placement_matters=False)
+    cores = alike.machine.cores.model_copy(
+        update={"frequency_spread": Sourced[Spread](value=0.02, assumed="test")}
+    )
+    factors = [cores.frequency_factor(alike.seed, node) for node in range(alike.nodes)]
+    slower = pl.col("time_s") / pl.col("node").replace_strict(
+        dict(enumerate(factors)), return_dtype=pl.Float64
+    )
+    different = dataclasses.replace(
+        alike,
+        machine=alike.machine.model_copy(update={"cores": cores}),
+        tables=dataclasses.replace(
+            alike.tables, placements=alike.tables.placements.with_columns(slower.alias("time_s"))
+        ),
+    )
+    found = explain(different)
+    base = found.distribution(found.baseline)
+    assert base.spread > 1.05
+    assert base.placement_spread == pytest.approx(1, abs=1e-3)
+    assert not found.conclusion.placement_matters
+    text = " ".join(found.conclusion.sentences)
+    assert (
+        f"{base.spread:.2f}x as long as fast nodes (5th percentile), mostly because the frequencies" in text
+    )
+    assert "with equal frequencies it would be 1.00x" in text
+    assert "frequencies" not in " ".join(explain(alike).conclusion.sentences)

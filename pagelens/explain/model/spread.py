@@ -60,6 +60,10 @@ class Distribution(Record):
     p95_s: float
     p95_low_s: float = Field(description="95% interval, as of the median")
     p95_high_s: float
+    placement_spread: float | None = Field(
+        default=None,
+        description="p95_s over p5_s if all nodes had the median node's core frequency; null if they have it",
+    )
     best_s: float
     worst_s: float
     at_once_median_s: float = Field(
@@ -96,6 +100,16 @@ class Distribution(Record):
     def mean_s(self) -> float:
         """The mean over the nodes."""
         return sum(self.times_s) / len(self.times_s)
+
+    @property
+    def spread(self) -> float:
+        """How much longer slow nodes (95th percentile) take than fast ones (5th percentile)."""
+        return self.p95_s / self.p5_s
+
+    @property
+    def spread_of_placement(self) -> float:
+        """How much of the spread is left if no node's cores are slower than another's."""
+        return self.spread if self.placement_spread is None else self.placement_spread
 
     @property
     def surely_differs(self) -> bool:
