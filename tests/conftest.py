@@ -108,18 +108,19 @@ def examples() -> Path:
 
 
 @pytest.fixture(scope="session")
-def compile_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def compile_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Compiles a C program given as text; the same text is compiled once."""
     folder = tmp_path_factory.mktemp("programs")
-    known: dict[str, Path] = {}
+    known: dict[tuple[str, ...], Path] = {}
 
-    def compile_text(text: str) -> Path:
-        if text not in known:
+    def compile_text(text: str, *flags: str) -> Path:
+        program = known.get((text, *flags))
+        if program is None:
             source = folder / f"program{len(known)}.c"
             source.write_text(text)
-            known[text] = source.with_suffix("")
-            subprocess.run(["gcc", "-O1", "-g", source, "-o", known[text], "-pthread"], check=True)
-        return known[text]
+            program = known[text, *flags] = source.with_suffix("")
+            subprocess.run(["gcc", "-O1", "-g", *flags, source, "-o", program, "-pthread"], check=True)
+        return program
 
     return compile_text
 

@@ -40,6 +40,13 @@ class LargePageAdvice {
         const std::lock_guard lock(mutex_);
         return pages_.at(page);
     }
+    // Calls visit(begin, end) for the pages, in their order.
+    template <class Visit>
+    void for_each(Visit&& visit) const {
+        const std::lock_guard lock(mutex_);
+        pages_.for_each(0, ~std::uint64_t{0},
+                        [&](std::uint64_t begin, std::uint64_t end, bool) { visit(begin, end); });
+    }
 
   private:
     mutable std::mutex mutex_;

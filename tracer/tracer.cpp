@@ -356,6 +356,7 @@ void Tracer::begin_in_child(unsigned index) {
     finished_ = false;
     open_session();
     begin_thread(index);
+    know_advice(table_.vcpus[index]);
 }
 
 }  // namespace pagelens

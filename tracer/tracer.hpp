@@ -122,6 +122,8 @@ class Tracer {
     void forget_pages(Vcpu& vcpu);
     void know_heap(std::uint64_t program_break);
     void know_files(Vcpu& vcpu);
+    // A child of fork has the advice that its parent gave the kernel.
+    void know_advice(Vcpu& vcpu);
     std::uint64_t accesses_of_work() const;
     std::uint64_t budget_left();
     std::uint64_t phase_id(const std::string& name);

@@ -133,6 +133,13 @@ void Tracer::know_files(Vcpu& vcpu) {
     });
 }
 
+void Tracer::know_advice(Vcpu& vcpu) {
+    space_.advice.for_each([&](std::uint64_t begin, std::uint64_t end) {
+        make_room(vcpu, event_words);
+        vcpu.push(Event{EventKind::advise, begin, end - begin, 1});
+    });
+}
+
 void Tracer::define_files() {
     for (const FileDefinition& file : space_.page_cache.take_new()) session_->writer().define(file);
 }

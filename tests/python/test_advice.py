@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pagelens.accesses import compile_flags
 from pagelens.accesses.dynamorio import has_dynamorio
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
@@ -54,3 +55,25 @@ def test_memory_that_a_program_asks_large_pages_for_has_them(
         if machine.memory_side_cache is None:  # the half on small pages has the page walks
             walks = {policy: counts["walks"].sum() for policy, counts in found.items()}
             assert walks["2m"] < walks["aged"] < 0.6 * walks["random"], name
+
+
+@pytest.mark.parametrize("engine", ["qemu", "dynamorio", "compiled"])
+def test_a_child_of_fork_has_the_advice_of_its_parent(
+    engine: str, compile_c: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Asked for before the fork, the large pages are those of the child, which touches the memory."""
+    if engine == "dynamorio" and not has_dynamorio():
+        pytest.skip("needs make engine")
+    touching = "    for (long i = 0; i < (long)pages"
+    source = PROGRAM.replace(touching, f"    if (fork() != 0) return wait(0) < 0;\n{touching}")
+    source = f"#include <sys/wait.h>\n#include <unistd.h>\n{source}"
+    flags = compile_flags("gcc") if engine == "compiled" else []
+    program = compile_c(source, *flags)
+    found = trace_program(
+        TraceRequest([str(program)], str(tmp_path / "%p.trace"), engine=engine, follow_exec=True)
+    )
+    [child] = set(tmp_path.glob("*.trace")) - {found.path}
+    machine = load_machine("skx-8160")
+    simulation = Simulation(open_trace(child), machine, ranks=1, seed=1)
+    counts = simulation.run(simulation.place(policies["aged"], Node(machine, 1, 0))).counts
+    assert counts["large_pages"].max() == 2
