@@ -13,7 +13,7 @@ from pagelens.errors import UsageError
 # In the order in which they are tried if a user names none. A program that was compiled for tracing traces
 # itself, without an engine.
 ENGINES = ("compiled", "dynamorio", "qemu")
-ENGINE_VARIABLE = "PAGELENS_ENGINE"  # names the engine for commands without --engine
+ENGINE_VARIABLE = "PAGELENS_ENGINE"  # names the engine where --engine does not
 
 _NOT_BUILT = (
     f"{ENGINE_VARIABLE} dynamorio: this installation has no DynamoRIO, so QEMU ran the program; "

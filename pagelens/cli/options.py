@@ -4,7 +4,7 @@ Nothing heavy of pagelens is imported here, so `pagelens trace` starts without n
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
@@ -128,6 +128,16 @@ FollowExec = Annotated[
     Option(
         "--follow-exec/--no-follow-exec",
         help="Keep a trace of each process, or trace PROGRAM alone; by default the busiest is kept.",
+        show_default=False,
+        rich_help_panel=TRACING,
+    ),
+]
+EngineName = Annotated[
+    Literal["compiled", "dynamorio", "qemu"] | None,
+    Option(
+        "--engine",
+        metavar="NAME",
+        help="What traces the program: compiled (in), dynamorio or qemu; by default the first that can.",
         show_default=False,
         rich_help_panel=TRACING,
     ),

@@ -199,10 +199,14 @@ def test_a_script_starts_the_program(pagelens: Run, compiled: Build, tmp_path: P
     )
 
 
-def test_a_program_that_was_not_compiled_for_it_is_refused(pagelens: Run, compiled: Build) -> None:
-    done = pagelens("trace", "--engine", "compiled", "-o", "a.trace", "--", "/bin/true")
+@pytest.mark.parametrize("command", ["trace", "explain", "place --machine cori-knl-flat"])
+def test_a_program_that_was_not_compiled_for_it_is_refused(command: str, pagelens: Run) -> None:
+    done = pagelens(*command.split(), "--engine", "compiled", "-o", "out", "--", "/bin/true")
     assert done.returncode == 1
     assert "was not compiled for tracing; compile it with the flags" in done.stderr
+
+
+def test_a_program_that_was_compiled_for_it_tells_of_no_calls(pagelens: Run, compiled: Build) -> None:
     done = pagelens("trace", "--from-function", "main", "-o", "a.trace", "--", compiled("regions"))
     assert done.returncode == 2
     assert "--region" in done.stderr

@@ -23,6 +23,7 @@ from pagelens.cli.completion import complete_policies
 from pagelens.cli.options import (
     RARE,
     Accesses,
+    EngineName,
     FollowExec,
     FromFunction,
     History,
@@ -178,6 +179,7 @@ def explain_command(
     from_function: FromFunction = None,
     follow_exec: FollowExec = None,
     region: Region = None,
+    engine: EngineName = None,
     apply: Apply = False,
     timed: Timed = False,
     sensitivity: Sensitivity = False,
@@ -203,6 +205,7 @@ def explain_command(
         region=region,
         follow_exec=follow_exec,
         stdout=STDERR if json else None,
+        engine=engine,
     )
     if rank is not None and not rank.reports:
         trace_for_job(request, output, rank)

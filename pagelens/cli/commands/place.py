@@ -13,6 +13,7 @@ from pagelens.accesses import DEFAULT_BUDGET, STDERR, JobWorkload, TraceRequest,
 from pagelens.api import place
 from pagelens.cli.options import (
     Accesses,
+    EngineName,
     FollowExec,
     FromFunction,
     MachineName,
@@ -113,6 +114,7 @@ def place_command(
     from_function: FromFunction = None,
     follow_exec: FollowExec = None,
     region: Region = None,
+    engine: EngineName = None,
 ) -> None:
     """Decide which objects go into fast memory, or on which NUMA nodes, and write a plan."""
     taken = choose_machine(machine)
@@ -134,6 +136,7 @@ def place_command(
         region=region,
         follow_exec=follow_exec,
         stdout=STDERR if json else None,
+        engine=engine,
     )
     found = choose_source(
         "place", request, workload, size, taken.machine, ranks, None, output, quiet,

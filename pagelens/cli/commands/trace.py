@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from pagelens.accesses import DEFAULT_BUDGET, TraceRequest, describe, end_lines, trace_program
-from pagelens.cli.options import Accesses, FollowExec, FromFunction, Region, Skip
+from pagelens.cli.options import Accesses, EngineName, FollowExec, FromFunction, Region, Skip
 from pagelens.host import end_like
 from pagelens.progress import progress_bar
 
@@ -52,14 +52,7 @@ def trace(
             help="Also keep page uses that fully associative TLBs and large pages need; takes longer.",
         ),
     ] = False,
-    engine: Annotated[
-        Literal["compiled", "dynamorio", "qemu"] | None,
-        typer.Option(
-            "--engine",
-            help="What traces the program (default: compiled if the program was compiled for tracing, "
-            "else dynamorio if make engine built it, else qemu).",
-        ),
-    ] = None,
+    engine: EngineName = None,
 ) -> None:
     """Record which lines of memory a program moves, by object, thread and phase.
 
