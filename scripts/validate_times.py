@@ -8,9 +8,10 @@ it keeps what it has modelled, and goes on from there if it was stopped.
 `pagelens machines detect --measure` has to be run before. Each program is traced whole and modelled on this
 machine's file, on some simulated nodes. Then all programs run in turn, in as many rounds as there are runs,
 each time as a new process, whose pages get other frames. So a busy stretch of the machine hits all programs
-alike. The time measured is the processor time of the process, its own and the kernel's on its behalf. Other
-processors may be threads of the same core and slow it, so the half of the runs counts during which they were
-least busy, and the page says how busy that was. No value of the model is changed for a program.
+alike. The time measured is the processor time of the process. The kernel's part of it is left out, and so
+are page faults from the modelled time (docs/decisions/kernel-time.md). Other processors may be threads of
+the same core and slow it, so the half of the runs counts during which they were least busy, and the page
+says how busy that was. No value of the model is changed for a program.
 """
 
 import argparse
@@ -147,13 +148,13 @@ class Row:
     """One program's figures, in seconds."""
 
     name: str
-    modelled: Sequence[float]  # of each node
-    measured: Sequence[float]  # of each run that counts
+    modelled: Sequence[float]  # of each node, the program's own part
+    measured: Sequence[float]  # of each run that counts, the program's own part
     others: float  # median share of the time that other processors were busy during these
-    system: float  # of that the kernel's, mean
+    kernel: float  # the kernel's part beside that, mean
     decided: str  # the part of the machine that limits it
-    faults: float  # share of the modelled time that page faults take
-    at_full_width: float  # by the model without samples
+    faults: float  # what page faults take by the model
+    at_full_width: float  # by the model without samples, the program's own part
 
     @property
     def ratio(self) -> float:
@@ -189,10 +190,14 @@ class Runs:
         return cls([ProgramTime(**run) for run in kept["times"]], kept["others"])
 
     def least_disturbed(self) -> tuple[list[float], float]:
-        """Seconds of the better half, and how busy other processors were during it."""
+        """The program's own seconds in the better half, and how busy other processors were during it.
+
+        The kernel notes at its ticks whether it is at work itself, so its share is that of all runs.
+        """
         order = sorted(range(len(self.times)), key=lambda run: self.others[run])
         chosen = order[: (len(order) + 1) // 2]
-        return [self.times[run].processor_s for run in chosen], statistics.median(
+        own = 1 - sum(run.of_kernel_s for run in self.times) / sum(run.processor_s for run in self.times)
+        return [own * self.times[run].processor_s for run in chosen], statistics.median(
             self.others[run] for run in chosen
         )
 
@@ -205,7 +210,7 @@ def processor_ticks() -> tuple[int, int]:
 
 
 def model(words: Sequence[str], machine: Machine, folder: Path) -> tuple[list[float], str, float, float]:
-    """Modelled seconds on each node, what limits the program, its faults' share, seconds at full width."""
+    """The program's own seconds on each node, what limits it, its faults' seconds, its own at full width."""
     trace = folder / "program.trace"
     output = os.dup(1)
     try:
@@ -221,13 +226,13 @@ def model(words: Sequence[str], machine: Machine, folder: Path) -> tuple[list[fl
     for number in range(NODES):
         node = Node(machine, 1, number, history=parse_history("boot; run"))
         times = simulation.run(simulation.place(policies["aged"], node)).times
-        seconds.append(float(times.time_s.sum()))
+        seconds.append(float(times.program_time_s.sum()))
         busy = {name: float(of.sum()) for name, of in times.resources.items()}
     workload.samples = None
     node = Node(machine, 1, 0, history=parse_history("boot; run"))
     plain = Simulation(workload, machine, ranks=1)
-    at_full_width = float(plain.run(plain.place(policies["aged"], node)).times.time_s.sum())
-    faults = busy.get("page faults", 0.0) / seconds[-1]
+    at_full_width = float(plain.run(plain.place(policies["aged"], node)).times.program_time_s.sum())
+    faults = busy.pop("page faults", 0.0)
     return seconds, max(busy, key=lambda name: busy[name]), faults, at_full_width
 
 
@@ -247,7 +252,7 @@ def page(rows: Sequence[Row], machine: Machine, runs: int) -> str:
         "",
         f"`python scripts/validate_times.py` wrote this page on {machine.title}, with the machine file that",
         "`pagelens machines detect --measure` leaves. How close are modelled times to measured ones, for",
-        "programs that nobody tuned the model for?",
+        "programs that nobody tuned the model for? Times are the program's own, without the kernel's work.",
         "",
         f"Of {len(rows)} programs {within} are modelled within 30%. The median is off by a factor of "
         f"{statistics.median(away):.2f}, and the",
@@ -256,27 +261,29 @@ def page(rows: Sequence[Row], machine: Machine, runs: int) -> str:
         f"and the worst by {max(before):.2f}.",
         "",
         *_far_off(rows),
-        "| program | measured | kernel | others busy | modelled | page faults | ratio | at full width | "
-        "limited by |",
+        "| program | measured | others busy | modelled | ratio | at full width | limited by | "
+        "kernel | page faults |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         low, high = np.percentile(row.measured, [5, 95])
         lines.append(
             f"| {row.name} | {1e3 * statistics.median(row.measured):.0f} ms ({1e3 * low:.0f} to {1e3 * high:.0f}) | "  # noqa: E501
-            f"{1e3 * row.system:.0f} ms | {100 * row.others:.0f}% | "
-            f"{1e3 * statistics.median(row.modelled):.0f} ms | {100 * row.faults:.0f}% | {row.ratio:.2f} | "
-            f"{row.at_full_width / statistics.median(row.measured):.2f} | {row.decided} |"
+            f"{100 * row.others:.0f}% | {1e3 * statistics.median(row.modelled):.0f} ms | {row.ratio:.2f} | "
+            f"{row.at_full_width / statistics.median(row.measured):.2f} | {row.decided} | "
+            f"{1e3 * row.kernel:.0f} ms | {1e3 * row.faults:.0f} ms |"
         )
     lines += [
         "",
-        f"`measured` is the processor time of a process. Each program ran {runs} times, in rounds over all",
+        f"`measured` is the processor time of a process, without the kernel's part. Each program ran {runs} "
+        "times, in rounds over all",
         "programs. The half of these runs counts during which other processors were least busy",
         "(`others busy` says how busy). The table has the median of this half, and its 5th and 95th",
-        "percentile. `kernel` is the part of the time that the kernel spends on the program's behalf",
-        "(measured). The model has only the page faults of that part; their share of the modelled time is",
-        f"in `page faults`. `modelled` is the median of {NODES} simulated nodes under `aged`. `ratio` is",
-        "modelled over measured time; `at full width` is that ratio without samples of instructions.",
+        f"percentile. `modelled` is the median of {NODES} simulated nodes under `aged`, without page faults.",
+        "`ratio` is modelled over measured time; `at full width` is that ratio without samples of",
+        "instructions. `kernel` is what the kernel takes on the program's behalf (measured, the mean of all",
+        "runs). It notes only at its ticks whether it is at work, so of a run of 15 ms its part is known",
+        "roughly. The model has only the `page faults` of that part (modelled).",
     ]
     return "\n".join(lines) + "\n"
 
@@ -346,13 +353,13 @@ def measured(commands: Mapping[str, Sequence[str]], runs: int) -> dict[str, Any]
 def modelled(name: str, words: Sequence[str], runs: Runs, machine: Machine, folder: Path) -> Row:
     """Model a program, and print its row."""
     seconds, others = runs.least_disturbed()
-    system = statistics.mean(run.of_kernel_s for run in runs.times)
+    kernel = statistics.mean(run.of_kernel_s for run in runs.times)
     times, decided, faults, at_full_width = model(words, machine, folder)
-    row = Row(name, times, seconds, others, system, decided, faults, at_full_width)
+    row = Row(name, times, seconds, others, kernel, decided, faults, at_full_width)
     print(
-        f"{row.name:34} measured {statistics.median(seconds):.3f} (kernel {system:.3f}, others busy "
+        f"{row.name:34} measured {statistics.median(seconds):.3f} (kernel {kernel:.3f}, others busy "
         f"{100 * others:.0f}%) modelled {statistics.median(times):.3f} ratio {row.ratio:.2f} "
-        f"{decided}; page faults {100 * faults:.0f}%; at full width "
+        f"{decided}; page faults {faults:.3f}; at full width "
         f"{at_full_width / statistics.median(seconds):.2f}",
         flush=True,
     )

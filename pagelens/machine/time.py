@@ -47,6 +47,7 @@ class Times:
     serial_time_s: Floats
     at_once_time_s: Floats  # the largest if loads and lines between caches never took turns
     equal_cores_time_s: Floats  # `time_s` at the median node's core frequency
+    program_time_s: Floats  # `time_s` if the kernel did nothing for the program's pages
     resources: Mapping[
         str, Floats
     ]  # "issue", "page faults", "latency", "page walks", "caches", "fast memory", "DDR", "links": seconds
@@ -287,11 +288,24 @@ def _times(
         resources = {name: seconds * most.get(name, 1.0) for name, seconds in resources.items()}
         at_once, one_by_one = at_once * most_lines, one_by_one * most_lines
     serial = resources["issue"] + one_by_one
+
+    def longest(of_core: Floats, between: Floats) -> Floats:
+        others = (seconds for name, seconds in resources.items() if name != "caches")
+        return np.asarray(np.maximum.reduce([of_core, *others, between]))
+
+    busy = resources.get("caches", at_once)
+    alone = longest(of_core, busy)
     if faults is not None:
         resources = {**resources, "page faults": faults}
         of_core, serial = of_core + faults, serial + faults
     for seconds in memories:
         serial = serial + seconds
-    others = [of_core, *(seconds for name, seconds in resources.items() if name != "caches")]
-    time = np.maximum.reduce([*others, resources.get("caches", at_once)])
-    return Times(time, np.maximum(time, serial), np.maximum.reduce([*others, at_once]), time, resources)
+    time = longest(of_core, busy)
+    return Times(
+        time_s=time,
+        serial_time_s=np.maximum(time, serial),
+        at_once_time_s=longest(of_core, at_once),
+        equal_cores_time_s=time,
+        program_time_s=alone,
+        resources=resources,
+    )

@@ -61,6 +61,7 @@ def test_a_core_does_nothing_else_meanwhile(simulations: dict[str, Simulation]) 
     assert "page faults" not in free.resources
     assert np.all(priced.time_s >= priced.resources["issue"] + faults)
     assert priced.serial_time_s == pytest.approx(free.serial_time_s + faults)
+    assert np.array_equal(priced.program_time_s, free.time_s)
     touched = faults > 0
     assert np.all(priced.time_s[touched] > free.time_s[touched])
     assert np.array_equal(priced.time_s[~touched], free.time_s[~touched])

@@ -77,6 +77,9 @@ class TimedRecord(Record):
         description="the kind of time in measured_s; it is processor time for a program of one thread"
     )
     modelled_s: float = Field(description="modelled: seconds of one copy on a node that has just booted")
+    modelled_program_s: float | None = Field(
+        default=None, description="modelled: the same without page faults, which are the kernel's work"
+    )
     by_pipeline: bool = Field(
         description="whether cycles are modelled by the instructions of the trace; else by the issue width"
     )
