@@ -96,6 +96,7 @@ def test_memory_without_processors_that_is_slower_is_the_lower_tier(tmp_path: Pa
         ("GenuineIntel", 6, 0x3F, "haswell-ep"),
         ("GenuineIntel", 6, 0x4F, "broadwell-ep"),
         ("GenuineIntel", 6, 0xCF, "emerald-rapids"),
+        ("GenuineIntel", 6, 0xAD, "sapphire-rapids"),  # whose cores a Granite Rapids has
         ("AuthenticAMD", 23, 0x31, "rome"),
     ],
 )
@@ -113,6 +114,20 @@ def test_what_processors_of_a_kind_share_is_their_familys(
     assert machine.l3 is not None
     assert machine.l3.latency.label == "assumed"
     assert machine.pipeline is not None
+
+
+@pytest.mark.parametrize(
+    ("flags", "base"),
+    [("hypervisor amx_tile", "family/sapphire-rapids"), ("hypervisor", None), ("amx_tile", None)],
+)
+def test_a_guest_of_another_model_is_known_by_its_flags(flags: str, base: str | None, tmp_path: Path) -> None:
+    root = lay_out(read_tree("two-socket-8160"), tmp_path).root
+    cpuinfo = root / "proc/cpuinfo"
+    text = re.sub(r"(model\t\t: )\d+", r"\g<1>167", cpuinfo.read_text())
+    cpuinfo.write_text(re.sub(r"(flags\t\t: )", rf"\g<1>{flags} ", text))
+    found = detect(System(root))
+    assert found.base == base
+    parse_machine(found.to_toml().encode(), "x.toml")
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,14 @@ _KINDS: Mapping[tuple[str, int, int], Kind] = {
     ("GenuineIntel", 6, 0x6A): Kind("family/ice-lake-sp", "icx", 12),
     ("GenuineIntel", 6, 0x8F): Kind("family/sapphire-rapids", "spr", 15),
     ("GenuineIntel", 6, 0xCF): Kind("family/emerald-rapids", "emr", 20, 4096),
+    ("GenuineIntel", 6, 0xAD): Kind("family/sapphire-rapids", "gnr", 16, 4096),  # Granite Rapids
     ("AuthenticAMD", 23, 0x31): Kind("family/rome"),
     ("AuthenticAMD", 25, 0x01): Kind("family/milan"),
     ("AuthenticAMD", 25, 0x11): Kind("family/genoa"),
 }
+# A hypervisor may tell of another model, but a guest's programs use what its flags say. No processor with
+# Intel's tiles for matrices (AMX) has cores older than Sapphire Rapids'.
+_BY_FLAG = {"amx_tile": Kind("family/sapphire-rapids", "spr", 15)}
 _MCDRAM = {0x57, 0x85}  # models of Intel's family 6 with memory on the package: KNL, KNM
 _MCDRAM_BYTES = 16 << 30
 _LEAST_CACHE = 4 << 20  # of a machine file
@@ -144,7 +148,7 @@ def _with_nodes(
 
 
 def _one_socket(system: System, processor: Processor, nodes: list[NumaNode]) -> Description:
-    kind = _KINDS.get((processor.vendor, processor.family, processor.model))
+    kind = _kind_of(processor)
     base = kind.base if kind is not None else None
     name = "".join(c for c in processor.name if c.isprintable())[:60] or "Unknown processor"
     several = f", one of {processor.sockets} sockets" if processor.sockets > 1 else ""
@@ -162,6 +166,14 @@ def _one_socket(system: System, processor: Processor, nodes: list[NumaNode]) -> 
         _add_translation(found, processor, system)
     _add_memories(found, system, processor, nodes)
     return found
+
+
+def _kind_of(processor: Processor) -> Kind | None:
+    """Return what is known of such processors, by their model or, in a guest, by what they can do."""
+    kind = _KINDS.get((processor.vendor, processor.family, processor.model))
+    if kind is not None or processor.hypervisor is None:
+        return kind
+    return next((kind for flag, kind in _BY_FLAG.items() if flag in processor.flags), None)
 
 
 def _has_mcdram(processor: Processor) -> bool:

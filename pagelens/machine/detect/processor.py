@@ -61,6 +61,7 @@ class Processor:
     caches: tuple[Cache, ...]
     hypervisor: str | None
     l3_inclusive: bool | None  # None: nothing says
+    flags: frozenset[str]
 
     def cache(self, level: int) -> Cache | None:
         """Return the data cache of a level, or None."""
@@ -91,6 +92,7 @@ def read_processor(system: System) -> Processor:
         caches=_caches(system, info.get("vendor_id", "")),
         hypervisor=_hypervisor(system, info),
         l3_inclusive=_l3_inclusive(system, info.get("vendor_id", "")),
+        flags=frozenset(info.get("flags", "").split()),
     )
 
 
