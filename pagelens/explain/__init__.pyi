@@ -21,4 +21,5 @@ from .words import (
     job_in_words as job_in_words,
     large_page_note as large_page_note,
     stopped_note as stopped_note,
+    taken_lines_note as taken_lines_note,
 )

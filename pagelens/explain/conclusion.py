@@ -32,6 +32,7 @@ from pagelens.explain.words import (
     few_nodes_note,
     percent,
     simulated_nodes,
+    taken_lines_note,
     times,
 )
 from pagelens.units import format_share
@@ -68,7 +69,12 @@ def conclude(
             sentences=[
                 *far_off(timed, program.share_seen, assumed),
                 *_coverage(program, simulated),
-                _no_effect(where, most, remedies, 0 if (bounded := _bounded(bounds)) else base.nodes),
+                _no_effect(
+                    where,
+                    most,
+                    remedies,
+                    0 if (bounded := _bounded(bounds, machine, program)) else base.nodes,
+                ),
                 *bounded,
                 *([] if bounded else _rare(base.nodes)),
                 *_cores_in_words(base),
@@ -153,14 +159,17 @@ def _most_limiting(base: Distribution) -> ResourceRecord:
     return max(base.resources, key=lambda r: r.bound_s)
 
 
-def _bounded(bounds: BoundsRecord) -> list[str]:
+def _bounded(bounds: BoundsRecord, machine: MachineRecord, program: ProgramRecord) -> list[str]:
     """Say why no placement can matter, if the program's traffic shows that."""
     if bounds.most_s > MATTERS * bounds.least_s:
         return []
     more = 100 * (bounds.most_s / bounds.least_s - 1)
+    on_nodes = any(stated.name.startswith("numa.") for stated in machine.inputs)
+    taken = on_nodes and bool(taken_lines_note(program))
+    others = ", and every line that threads take from each other from the farthest NUMA node" if taken else ""
     return [
-        f"No placement can: even if every line that leaves L1 came from the worst place in memory, the "
-        f"program would take at most {more:.1f}% longer."
+        f"No placement can: even if every line that leaves L1 came from the worst place in memory{others}, "
+        f"the program would take at most {more:.1f}% longer."
     ]
 
 

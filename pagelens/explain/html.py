@@ -9,7 +9,13 @@ from pagelens.explain.figures import draw_all
 from pagelens.explain.job_cost import job_cost_in_words
 from pagelens.explain.model import Explanation
 from pagelens.explain.remedy_words import other_order
-from pagelens.explain.words import RESOURCES_IN_WORDS, job_in_words, large_page_note, stopped_note
+from pagelens.explain.words import (
+    RESOURCES_IN_WORDS,
+    job_in_words,
+    large_page_note,
+    stopped_note,
+    taken_lines_note,
+)
 from pagelens.report.page import page_template
 from pagelens.statistics import BOOTSTRAP_RESAMPLES
 from pagelens.units import format_count, format_share, format_size, format_time
@@ -58,6 +64,7 @@ def render_html(e: Explanation) -> str:
             if any(d.resource(name).busy_s for d in e.distributions)
         },
         job_cost_in_words=job_cost_in_words,
+        taken_lines_note=taken_lines_note,
         stopped=stopped_note(e.distributions, e.sample.nodes),
         large_page_notes=[note for d in e.distributions if (note := large_page_note(d))],
         interaction=" ".join(

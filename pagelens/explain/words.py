@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from pagelens.accesses.job import RESIDENT
 from pagelens.address.units import FRAME_BYTES
-from pagelens.explain.model import Distribution, JobRecord
+from pagelens.explain.model import Distribution, JobRecord, ProgramRecord
 from pagelens.statistics import CONFIDENCE
 from pagelens.units import format_binary_size, format_count, format_share, format_size
 
@@ -85,6 +85,17 @@ def job_in_words(job: JobRecord) -> list[str]:
 def _spread(name: str, counts: Sequence[float]) -> str:
     write = format_size if name == RESIDENT else format_count
     return ", ".join(write(round(count)) for count in counts)
+
+
+def taken_lines_note(program: ProgramRecord) -> str:
+    """Say which lines threads can take from each other on several NUMA nodes; empty for one thread."""
+    processes = program.job.traced_ranks if program.job is not None else 1
+    if program.source != "trace" or program.threads <= processes:
+        return ""
+    return (
+        "Threads take lines from each other only where they did so while they were traced: a thread that was "
+        "done before another one began shares nothing with it here."
+    )
 
 
 def as_long(ratio: float) -> str:

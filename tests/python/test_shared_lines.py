@@ -12,7 +12,9 @@ from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.cli.text.explain import render_terminal
 from pagelens.errors import UsageError
+from pagelens.explain.conclusion import _bounded
 from pagelens.explain.html import render_html
+from pagelens.explain.model import BoundsRecord
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine, load_machine, parse_machine
 from pagelens.replay import Simulation
@@ -81,8 +83,13 @@ def test_explain_names_the_object_and_what_it_costs(
     assert cost.part(NUMA_SHARED).seconds > 0.5 * cost.time_s
     said = " ".join(explained.conclusion.sentences)
     assert f"of these lines are of `{aged.shared[0].name}`. If threads write different data" in said
-    assert "take from each other" in render_terminal(explained)
-    assert "take these lines from each other" in render_html(explained)
+    terminal, report = " ".join(render_terminal(explained).split()), render_html(explained)
+    assert "take from each other" in terminal
+    assert "take these lines from each other" in report
+    for text in (terminal, report):
+        assert "a thread that was done before another one began shares nothing with it here" in text
+    (bounded,) = _bounded(BoundsRecord(least_s=1, most_s=1.01), explained.machine, explained.program)
+    assert "and every line that threads take from each other from the farthest NUMA node, the" in bounded
 
 
 def test_no_placement_takes_longer_than_the_bound(

@@ -15,6 +15,7 @@ from pagelens.explain import (
     job_in_words,
     large_page_note,
     stopped_note,
+    taken_lines_note,
 )
 from pagelens.replay import MECHANISMS
 from pagelens.report import terminal_width
@@ -225,6 +226,8 @@ def _numa(e: Explanation) -> Iterator[str]:
         for shared in found.shared[:_TOP]:
             name = shorten_object(shared.name, width)
             yield f"  {name:<{width}} {format_count(shared.taken):>9} {format_share(shared.share):>9}"
+    if note := taken_lines_note(e.program):
+        yield from _heading(f"  {note}", "  ")
     for record in e.numa or []:
         if record.pages_moved is not None:
             text = (

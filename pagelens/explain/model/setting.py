@@ -98,5 +98,5 @@ class BoundsRecord(Record):
     least_s: float = Field(description="the seconds if the L2s served every line that leaves L1")
     most_s: float = Field(
         description="the seconds if each of these lines missed every cache and opened a row of DRAM, "
-        "after a page walk"
+        "after a page walk, and each line that threads take from each other came from the farthest NUMA node"
     )
