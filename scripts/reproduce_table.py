@@ -10,12 +10,12 @@ from typing import Any
 
 from results import write_table
 
-from pagelens.reproduce import DATA, FIGURES, Kind, Row, score, tally
+from pagelens.reproduce import DATA, FIGURES, Kind, Row, Verdict, score, tally
 from pagelens.reproduce.overview import KEY, overview
-from pagelens.reproduce.result import row_from_json
+from pagelens.reproduce.result import row_from_json, verdict
 from pagelens.reproduce.studies import study_names
 
-COLUMNS = ("claim", "source", "published", "obtained", "kind", "holds")
+COLUMNS = ("claim", "source", "published", "obtained", "verdict")
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,7 @@ def cells(row: Row) -> tuple[str, ...]:
         row.source,
         row.published.text,
         row.obtained.text,
-        row.kind.value,
-        {True: "yes", False: "**no**", None: ""}[row.holds],
+        f"**{verdict(row)}**" if verdict(row) in (Verdict.FAILED, Verdict.UNDECIDED) else verdict(row),
     )
 
 
@@ -83,6 +82,27 @@ def was_tried(study: Found) -> str:
     return "yes" if all(row.tried for row in predicted) else "no"
 
 
+def introduction(rows: Sequence[Row], scale: str, seed: int) -> str:
+    """Return what a reader has to know before the tables, the outcome first."""
+    held, failed, undecided = tally(rows).values()
+    stated = score(rows)
+    return (
+        "Are published figures about page placement right, and does the model give them, too? Of "
+        f"{stated.claims} predicted claims **{held} held, {failed} failed, {undecided} are undecided**. A "
+        "claim held or failed if it did so with all inputs tried, which are other seeds and both ends of "
+        "assumed ranges. It is undecided if it holds with some of these inputs only, or if no published "
+        f"figure could have made it fail. With the stated inputs alone {stated.held} hold and "
+        f"{stated.failed} do not. `python scripts/reproduce_table.py` wrote this page from `pagelens "
+        f"reproduce --ranges` at {scale} scale, seed {seed}.\n\n"
+        "Each row puts a published figure beside the one that comes out here. Only figures that come out "
+        "of a simulation are predicted claims, and their verdict is held, failed or undecided. Other rows "
+        "do not count: a machine file states an *input*, a *derived* figure follows from inputs by "
+        "arithmetic, and a figure is only *shown* if an input that nobody has published decides it, or if "
+        "no figure was published. The *power* of a claim is the share of plausible published figures with "
+        "which it would have failed ([more](../reproduce.md))."
+    )
+
+
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -96,24 +116,15 @@ def main() -> None:
     arguments = parser.parse_args()
     studies = read(arguments.directory)
     rows = [row for study in studies for row in study.rows]
-    (scale,) = {study.scale for study in studies}
-    (seed,) = {study.seed for study in studies}
-    of_all = score(rows)
+    if len({(study.scale, study.seed) for study in studies}) > 1:
+        parser.error("the directories are of different scales or seeds; give those of one scale and seed")
     picture = f"reproduce-{KEY}.svg"
     drawn = overview(rows)
     (arguments.output.parent / picture).write_text(drawn.svg)
     write_table(
         arguments.output,
         "Published figures, reproduced",
-        "Are published figures about page placement right, and does the model give them, too? "
-        "`python scripts/reproduce_table.py` wrote this page from `pagelens reproduce` at "
-        f"{scale} scale, seed {seed}. "
-        f"Of {of_all.claims} predicted claims **{of_all.held} hold, {of_all.failed} do not**; inputs "
-        "and what is derived from them do not count ([what that means](../reproduce.md)). Studies with *yes* "
-        "in the last column ran again with other seeds and at both ends of assumed ranges: a claim is "
-        "undecided if it holds with some of these inputs only, or if it could not have failed. The figures "
-        "in bold are of the run with the stated inputs alone, so an undecided claim counts there as it came "
-        "out.",
+        introduction(rows, studies[0].scale, studies[0].seed),
         ("study", ">held", ">failed", ">undecided", "other inputs tried"),
         [(study.data["title"], *map(str, tally(study.rows).values()), was_tried(study)) for study in studies],
         "\n".join(

@@ -47,6 +47,8 @@ class Tried:
     contradicted: int  # of these, how many make the claim fail
     low: float  # of the row's first number
     high: float
+    low_text: str  # the obtained figure as the row states it, where that number is lowest
+    high_text: str
     power: float | None  # the share of plausible published figures that the range excludes
 
     @property
@@ -60,11 +62,17 @@ class Tried:
     @property
     def in_words(self) -> str:
         """The outcome in sentences."""
+        if self.verdict is Verdict.UNDECIDED and self.contradicted:
+            outcome = f"Undecided: the claim fails with {self.contradicted} of {self.inputs} inputs tried"
+        elif self.verdict is Verdict.UNDECIDED:
+            outcome = f"Undecided: no published figure could have failed with the {self.inputs} inputs tried"
+        else:
+            outcome = f"{self.verdict.capitalize()} with all {self.inputs} inputs tried"
+        figures = f"Obtained: from {self.low_text} to {self.high_text}."
+        if self.low_text == self.high_text:
+            figures = "All give the same figure."
         power = "" if self.power is None else f" The claim's power is {self.power:.0%}."
-        return (
-            f"{self.verdict.capitalize()}: the claim fails with {self.contradicted} of {self.inputs} inputs. "
-            f"The obtained figure goes from {self.low:.3g} to {self.high:.3g}.{power}"
-        )
+        return f"{outcome}. {figures}{power}"
 
 
 @dataclass(frozen=True)

@@ -71,13 +71,20 @@ def _same(row: Row, rows: Sequence[Row]) -> Row:
 
 def _tried(rows: Sequence[Row]) -> Tried:
     name = next(iter(rows[0].obtained.numbers), "")
-    figures = [row.obtained.numbers.get(name, math.nan) for row in rows]
+
+    def figure(row: Row) -> float:
+        return row.obtained.numbers.get(name, math.nan)
+
+    ordered = sorted(rows, key=lambda row: (figure(row), row.obtained.text))  # text may tell more than it
+    lowest, highest = ordered[0], ordered[-1]
     return Tried(
         inputs=len(rows),
         contradicted=sum(not row.holds for row in rows),
-        low=min(figures),
-        high=max(figures),
-        power=_power(rows[0], name, min(figures), max(figures)),
+        low=figure(lowest),
+        high=figure(highest),
+        low_text=lowest.obtained.text,
+        high_text=highest.obtained.text,
+        power=_power(rows[0], name, figure(lowest), figure(highest)),
     )
 
 

@@ -9,7 +9,7 @@ from pagelens.reproduce.claim import Kind, Row, Score, Tried, Value, score
 from pagelens.reproduce.context import Scale
 from pagelens.reproduce.study import Findings, Study
 
-VERSION = 3  # of the JSON
+VERSION = 4  # of the JSON
 
 
 @dataclass(frozen=True)

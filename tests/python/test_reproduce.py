@@ -132,7 +132,8 @@ def test_the_page_of_results_takes_each_study_from_the_last_folder_that_has_it(t
     script = Path(__file__).parents[2] / "scripts" / "reproduce_table.py"
     subprocess.run([sys.executable, script, first, again, "--output", page], check=True)
     text = page.read_text()
-    assert "2 predicted claims **1 hold, 1 do not**" in " ".join(text.split())
+    assert "2 predicted claims **1 held, 1 failed, 0 are undecided**" in " ".join(text.split())
+    assert "| 90% | 88% | does not hold |" in text
     verdicts = [text.index(f"| Title of {line} | 0 | no |") for line in ("dgemm | 0 | 1", "hpccg | 1 | 0")]
     assert verdicts == sorted(verdicts)
     assert verdicts[-1] < text.index("![reproduce-all-claims.svg]") < text.index("## Title of")
@@ -143,7 +144,7 @@ def test_the_page_of_results_takes_each_study_from_the_last_folder_that_has_it(t
 
 def test_the_json(tmp_path: Path) -> None:
     found = reproduce(tmp_path, study("one", row(), row(Kind.INPUT, None)), seed=7).to_json()
-    assert found["version"] == 3
+    assert found["version"] == 4
     assert (found["scale"], found["seed"], found["missing"]) == ("quick", 7, [])
     only = found["studies"][0]
     assert (only["name"], only["source"]) == ("one", "Author, title, 2008")

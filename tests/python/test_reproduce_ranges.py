@@ -1,6 +1,7 @@
 """`pagelens reproduce --ranges`: what is left of a claim when seeds and assumed inputs are others."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,13 @@ def test_a_claim_is_held_or_failed_only_if_all_inputs_agree(published: float, ve
     assert tried.verdict is verdict
 
 
+def test_a_range_is_told_as_the_row_tells_its_figure_and_in_a_word_if_it_is_none() -> None:
+    tried = of_write_bandwidth(10.0).tried
+    assert tried is not None
+    assert tried.in_words.startswith(f"Failed with all {tried.inputs} inputs tried. Obtained: from 3 GB/s to")
+    assert "All give the same figure." in replace(tried, high_text=tried.low_text).in_words
+
+
 def test_the_power_is_what_the_range_excludes() -> None:
     # From 3.0 / 1.25 to 5.0 / 0.75 of 1.75 to 7, evenly in the logarithm: 0.26 is left below and 0.03 above.
     tried = of_write_bandwidth(4.0).tried
@@ -72,6 +80,7 @@ def test_the_report_opens_with_the_tally_and_shows_every_range() -> None:
     assert printed.index("1 undecided") < printed.index("How fast")
     page = render_page(found)
     assert "the claim fails with" in page
+    assert "Obtained: from 3 GB/s to 5 GB/s." in page
     assert "all-claims" in page
     assert [ratio for _, ratio in ratios(found.rows)] == [pytest.approx(3.5 / 3.6)]
 
