@@ -49,12 +49,13 @@ class Tried:
     high: float
     low_text: str  # the obtained figure as the row states it, where that number is lowest
     high_text: str
+    between: bool  # the published figure lies between low and high, so inputs between may give it
     power: float | None  # the share of plausible published figures that the range excludes
 
     @property
     def verdict(self) -> Verdict:
         """The verdict over all inputs."""
-        if self.contradicted == self.inputs:
+        if self.contradicted == self.inputs and not self.between:
             return Verdict.FAILED
         too_wide = self.power is not None and self.power <= 0
         return Verdict.UNDECIDED if self.contradicted or too_wide else Verdict.HELD
@@ -62,12 +63,14 @@ class Tried:
     @property
     def in_words(self) -> str:
         """The outcome in sentences."""
-        if self.verdict is Verdict.UNDECIDED and self.contradicted:
-            outcome = f"Undecided: the claim fails with {self.contradicted} of {self.inputs} inputs tried"
-        elif self.verdict is Verdict.UNDECIDED:
-            outcome = f"Undecided: no published figure could have failed with the {self.inputs} inputs tried"
-        else:
+        if self.verdict is not Verdict.UNDECIDED:
             outcome = f"{self.verdict.capitalize()} with all {self.inputs} inputs tried"
+        elif self.contradicted == self.inputs:
+            outcome = f"Undecided: the published figure lies between those of the {self.inputs} inputs tried"
+        elif self.contradicted:
+            outcome = f"Undecided: the claim fails with {self.contradicted} of {self.inputs} inputs tried"
+        else:
+            outcome = f"Undecided: no published figure could have failed with the {self.inputs} inputs tried"
         figures = f"Obtained: from {self.low_text} to {self.high_text}."
         if self.low_text == self.high_text:
             figures = "All give the same figure."

@@ -77,6 +77,7 @@ def _tried(rows: Sequence[Row]) -> Tried:
 
     ordered = sorted(rows, key=lambda row: (figure(row), row.obtained.text))  # text may tell more than it
     lowest, highest = ordered[0], ordered[-1]
+    published = rows[0].published.numbers.get(name)
     return Tried(
         inputs=len(rows),
         contradicted=sum(not row.holds for row in rows),
@@ -84,6 +85,7 @@ def _tried(rows: Sequence[Row]) -> Tried:
         high=figure(highest),
         low_text=lowest.obtained.text,
         high_text=highest.obtained.text,
+        between=published is not None and figure(lowest) < published < figure(highest),
         power=_power(rows[0], name, figure(lowest), figure(highest)),
     )
 

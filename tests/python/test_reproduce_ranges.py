@@ -8,7 +8,7 @@ import pytest
 
 from pagelens.cli.text.reproduce import render_terminal
 from pagelens.machine import load_machine, range_ends
-from pagelens.reproduce.claim import Kind, Row, Verdict, near, tally, value
+from pagelens.reproduce.claim import NEAR, Kind, Row, Verdict, tally, value
 from pagelens.reproduce.context import Scale, StudyContext
 from pagelens.reproduce.overview import ratios
 from pagelens.reproduce.page import render_page
@@ -19,19 +19,19 @@ from pagelens.reproduce.study import Findings, Study
 MACHINE = "optane-memory-mode"  # states a range for ddr.bandwidth and ddr.write_bandwidth
 
 
-def of_write_bandwidth(published: float) -> Row:
+def of_write_bandwidth(published: float, within: float = NEAR) -> Row:
     """Answer for a study whose one figure is how many GB/s Optane writes."""
-    return run(published).rows[0]
+    return run(published, within).rows[0]
 
 
-def run(published: float) -> Findings:
+def run(published: float, within: float = NEAR) -> Findings:
     def simulate(context: StudyContext) -> Findings:
         machine = context.machine(MACHINE)
         assert machine.ddr.write_bandwidth is not None
         rate = machine.ddr.write_bandwidth.value / 1e9
         row = Row(
             "How fast it writes", "table 1", Kind.PREDICTED, value("so fast", rate=published),
-            value(f"{rate:g} GB/s", rate=rate), near(rate, published),
+            value(f"{rate:g} GB/s", rate=rate), abs(rate / published - 1) <= within,
         )  # fmt: skip
         return Findings((row, Row("Shown", "x", Kind.SHOWN, value(""), value(""))), ())
 
@@ -56,6 +56,14 @@ def test_a_claim_is_held_or_failed_only_if_all_inputs_agree(published: float, ve
     tried = of_write_bandwidth(published).tried
     assert tried is not None
     assert tried.verdict is verdict
+
+
+def test_a_claim_whose_published_figure_lies_between_the_obtained_ones_has_not_failed() -> None:
+    tried = of_write_bandwidth(4.2, within=0.01).tried
+    assert tried is not None
+    assert tried.contradicted == tried.inputs
+    assert tried.verdict is Verdict.UNDECIDED
+    assert tried.in_words.startswith("Undecided: the published figure lies between")
 
 
 def test_a_range_is_told_as_the_row_tells_its_figure_and_in_a_word_if_it_is_none() -> None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, geometric_mean
 
 from matplotlib.figure import Figure
 
 from pagelens.address.units import LINE_BYTES
 from pagelens.report.drawing import BASELINE, FAINT, OTHERS, WIDTH, drawing
-from pagelens.reproduce.claim import NEAR, Kind, Row, near, value
+from pagelens.reproduce.claim import NEAR, Kind, Row, Value, near, value
 from pagelens.reproduce.context import StudyContext
 from pagelens.reproduce.programs.one_core import KERNELS, LEVELS, Core, StreamKernel
 from pagelens.reproduce.study import Findings, Study
@@ -109,7 +109,6 @@ def _rates(core: Core, level: str) -> _Rates:
 
 def _modelled(name: str, level: str, rates: _Rates) -> Row:
     measured = MEASURED[name][level]
-    off = fmean(abs(rates.modelled[kernel] / rate - 1) for kernel, rate in measured.items())
     remark = _DECIDES[level == "memory"]
     if name not in KNOWN:
         remark += " Predicted before the rates were read."
@@ -117,8 +116,8 @@ def _modelled(name: str, level: str, rates: _Rates) -> Row:
         f"One core of {name}, data in {level}: " + ", ".join(measured),
         SOURCES[name],
         Kind.PREDICTED,
-        value(_listed(measured)),
-        value(f"{_listed(rates.modelled)}, off by {off:.0%} on average", mean_error=off),
+        value(_listed(measured), over_measured=1),
+        _against(rates.modelled, measured),
         all(near(rates.modelled[kernel], rate) for kernel, rate in measured.items()),
         remark,
     )
@@ -126,14 +125,21 @@ def _modelled(name: str, level: str, rates: _Rates) -> Row:
 
 def _other(name: str, level: str, rates: _Rates) -> Row:
     measured = MEASURED[name][level]
-    off = fmean(abs(rates.other[kernel] / rate - 1) for kernel, rate in measured.items())
     rule = "memory's lines took turns, too" if level == "memory" else "nothing took turns"
     return Row(
         f"The same if {rule}, {name}, data in {level}",
         SOURCES[name],
         Kind.SHOWN,
-        value(_listed(measured)),
-        value(f"{_listed(rates.other)}, off by {off:.0%} on average", mean_error=off),
+        value(_listed(measured), over_measured=1),
+        _against(rates.other, measured),
+    )
+
+
+def _against(rates: Mapping[str, float], measured: Mapping[str, float]) -> Value:
+    ratios = [rates[kernel] / rate for kernel, rate in measured.items()]
+    off = fmean(abs(ratio - 1) for ratio in ratios)
+    return value(
+        f"{_listed(rates)}, off by {off:.0%} on average", over_measured=geometric_mean(ratios), mean_error=off
     )
 
 
