@@ -5,11 +5,13 @@ which their reader enforces.
 """
 
 import ast
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pagelens.frames import load_mix
 from pagelens.reproduce import programs, studies
 
 FILES = sorted(Path(studies.__file__).parent.glob("[a-z]*.py"))
@@ -110,3 +112,12 @@ def test_each_number_of_a_study_says_where_it_is_from(path: Path) -> None:
 def test_a_number_without_a_word_is_found() -> None:
     text = "A = 3  # table 1\nB = 4\n\n# GB/s\nC = 5\nD = {1: 6}\n\nE = (7,)\nF = 'x'\n"
     assert unexplained(text) == ["B", "E"]
+
+
+def test_the_mix_of_llnl_has_the_published_share_of_small_jobs() -> None:
+    mix = load_mix("llnl")
+    small = 0.15 * (96 << 30)  # bytes; below it are 90% of the jobs
+    below = math.log(small / mix.smallest_job_bytes) / math.log(
+        mix.largest_job_bytes / mix.smallest_job_bytes
+    )
+    assert below == pytest.approx(0.9, abs=0.005)

@@ -43,9 +43,10 @@ class DgemmRun:
 class Dgemm:
     """The program on a machine. Its accesses are made once, and replayed on any frames."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, tiles: int = TILES) -> None:
+        """Build the accesses; a core's block of A has so many `tiles`."""
         self._machine = machine
-        self._blocks = Blocks(machine.cores.count.value, TILES, DEPTH, SLIVERS, ORDER)
+        self._blocks = Blocks(machine.cores.count.value, tiles, DEPTH, SLIVERS, ORDER)
         self.workspace_pages = self._blocks.workspace_pages
         parts = (range(WARM_UP), range(WARM_UP, WARM_UP + COUNTED))
         self._parts = [self._blocks.accesses(part, SAMPLED) for part in parts]
