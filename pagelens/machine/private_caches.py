@@ -28,6 +28,11 @@ class PrivateCache(Table):
         description="bytes that go in a cycle between an L2 and the L1s above it; without it, there is no "
         "bound",
     )
+    write_width: Sourced[PositiveFloat] | None = Field(
+        default=None,
+        description="bytes that an L2 takes in a cycle of what the L1s above it write back; without it, as "
+        "many as it gives",
+    )
     both_ways: Sourced[bool] | None = Field(
         default=None, description="these go in both directions at a time; without it, in one"
     )

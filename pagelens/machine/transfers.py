@@ -82,8 +82,10 @@ def _lines_of_l2(machine: Parts, counts: Columns) -> tuple[Floats, float, int] |
         return (
             None if missed is None else (np.maximum(fetched - missed, 0), l2.width.value, l2.shared_by.value)
         )
-    moved = _moved(fetched, _counted(counts, "l1_write_backs", "l1d_writebacks"), l2.both_ways)
-    return moved, l2.width.value, l2.shared_by.value
+    written = _counted(counts, "l1_write_backs", "l1d_writebacks")
+    if written is not None and l2.write_width is not None:
+        written = written * (l2.width.value / l2.write_width.value)  # as many lines as take its time
+    return _moved(fetched, written, l2.both_ways), l2.width.value, l2.shared_by.value
 
 
 def _lines_of_l3(machine: Parts, counts: Columns) -> tuple[Floats, float, int] | None:

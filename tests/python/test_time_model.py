@@ -163,6 +163,6 @@ def test_a_faster_clock_moves_lines_between_caches_faster() -> None:
         modelled_times(load_machine("skx-8160"), counts, 24, frequency_factor=factor).resources["caches"][0]
         for factor in (1.0, 1.1)
     )
-    cycles = 1.5e9 * 64 / 64 + 2e8 * 64 / 16
+    cycles = 1e9 * 64 / 64 + 5e8 * 64 / 32 + 2e8 * 64 / 16
     assert slow == pytest.approx(cycles / (24 * 2.1e9))
     assert fast == pytest.approx(slow / 1.1)
