@@ -111,7 +111,7 @@ def _modelled(name: str, level: str, rates: _Rates) -> Row:
     measured = MEASURED[name][level]
     remark = _DECIDES[level == "memory"]
     if name not in KNOWN:
-        remark += " Predicted before the rates were read."
+        remark += " First predicted before the rates were read."
     return Row(
         f"One core of {name}, data in {level}: " + ", ".join(measured),
         SOURCES[name],
@@ -173,5 +173,7 @@ STUDY = Study(
     "Machines of the same families, at the clocks of the benchmark. The rule of turns and the widths between "
     "caches are those of the same files and of the ECM model (Stengel et al., arXiv:1410.5010). The rates of "
     "Haswell and Skylake were known when the rule was added; those of the others were read after the "
-    "predictions had been committed. No input was chosen by any of them.",
+    "predictions had been committed. What a line costs that an Intel L1 writes back was added after that, "
+    "from documents and a measurement without these rates (docs/decisions/ecm.md). No input was chosen by "
+    "any rate.",
 )
