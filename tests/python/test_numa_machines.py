@@ -77,6 +77,7 @@ def test_the_machines_that_people_have_are_there() -> None:
     assert {"skx-6140-2s", "clx-6240-2s", "icx-8360y-2s", "spr-8468-2s-snc4", "genoa-9654-2s"} <= set(SEVERAL)
     assert {"milan-7763-2s", "milan-7763-2s-nps4", "genoa-9224-2s-cxl", "grace-superchip"} <= set(SEVERAL)
     assert {"genoa-9654-2s-nps4", "gnr-6980p-2s", "gnr-6980p-2s-snc3", "a64fx"} <= set(SEVERAL)
+    assert {"graviton4-2s", "mi300a-4x"} <= set(SEVERAL)
 
 
 @pytest.mark.parametrize(
