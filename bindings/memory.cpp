@@ -152,9 +152,9 @@ void register_memory(nb::module_& m) {
         .def_ro("zones", &Layout::zones)
         .def_ro("cpu_numa", &Layout::cpu_numa);
     m.def("linux_layout", &linux_layout, "frames"_a, "numas"_a, "cpus"_a,
-          "low_frames"_a = dma32_end);
+          "low_frames"_a = dma32_end, "page_order"_a = 0);
     m.def("numa_layout", &numa_layout, "frames"_a, "cpu_numa"_a, "distances"_a,
-          "low_frames"_a = dma32_end,
+          "low_frames"_a = dma32_end, "page_order"_a = 0,
           "NUMA nodes of these frames each, in order of address; distances by rows, or none.");
     m.def("fallback_orders", &fallback_orders, "nodes"_a, "cpu_numa"_a, "distances"_a,
           "[node]: the nodes in the order in which its requests try them.");

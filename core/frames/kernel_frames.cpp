@@ -128,8 +128,12 @@ std::vector<Frame> gigabytes_at_boot(const Memory& memory) {
 }
 
 std::unique_ptr<Placement> place_by_kernel(NodeState state, unsigned page_order) {
+    const unsigned base = state.memory().page_order();
     assert(page_order == small_order || page_order == huge_order);
-    return std::make_unique<KernelPlacement>(std::move(state), page_order, false);
+    const unsigned order = page_order > base ? page_order - base : small_order;
+    auto placement = std::make_unique<KernelPlacement>(std::move(state), order, false);
+    if (base == small_order) return placement;
+    return place_in_larger_pages(std::move(placement), base);
 }
 
 std::unique_ptr<Placement> place_by_numa_node(NodeState state) {

@@ -19,17 +19,21 @@ constexpr std::uint64_t max_numa_nodes = 1024;  // MAX_NUMNODES of Debian's kern
 double kept_free_frames(const Layout& layout) {
     double frames = 0;
     for (const ZoneSpec& zone : layout.zones) frames += zone.end - zone.begin;
-    const double kilobytes = std::clamp(std::floor(std::sqrt(frames * 4 * 16)), 128.0, 262144.0);
-    const double pageblock = 1u << pageblock_order;
+    const double frame_kilobytes = 4u << layout.page_order;
+    const double kilobytes =
+        std::clamp(std::floor(std::sqrt(frames * frame_kilobytes * 16)), 128.0, 262144.0);
+    // A page table of larger pages has more entries, and so maps more pages as one.
+    const double pageblock = 1u << (pageblock_order + layout.page_order);
     const auto zones = static_cast<double>(layout.zones.size());
     const double recommended =
         std::min(pageblock * zones * (2 + pcp_types * pcp_types), std::floor(frames / 20));
-    return std::max(kilobytes / 4, recommended);
+    return std::max(kilobytes / frame_kilobytes, recommended);
 }
 
 // Returns what zone_batchsize() of Linux 6.1 does.
-std::uint32_t batch_frames(std::uint32_t managed) {
-    const std::uint32_t quarter = std::max(1u, std::min(managed >> 10, 256u) / 4);
+std::uint32_t batch_frames(std::uint32_t managed, unsigned page_order) {
+    const std::uint32_t megabyte = 256u >> page_order;
+    const std::uint32_t quarter = std::max(1u, std::min(managed >> 10, megabyte) / 4);
     return std::max(1u, std::bit_floor(quarter + quarter / 2) - 1);
 }
 
@@ -54,7 +58,7 @@ void fill_in_sizes(Layout& layout) {
             if (other.numa == zone.numa && other.kind > zone.kind) above += other.end - other.begin;
         }
         zone.protection = above / reserve_ratio(zone.kind);
-        zone.pcp_batch = batch_frames(managed);
+        zone.pcp_batch = batch_frames(managed, layout.page_order);
         const auto cpus = static_cast<std::uint32_t>(
             std::count(layout.cpu_numa.begin(), layout.cpu_numa.end(), zone.numa));
         const auto sharers = cpus == 0 ? static_cast<std::uint32_t>(layout.cpu_numa.size()) : cpus;
@@ -62,7 +66,8 @@ void fill_in_sizes(Layout& layout) {
     }
 }
 
-Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus, std::uint32_t low_frames) {
+Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus, std::uint32_t low_frames,
+                    unsigned page_order) {
     if (numas == 0 || numas > 64) {
         throw std::invalid_argument("numas: " + std::to_string(numas) + " is not from 1 to 64");
     }
@@ -78,11 +83,12 @@ Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus, std::ui
     std::vector<std::uint8_t> cpu_numa;
     for (unsigned cpu = 0; cpu < cpus; ++cpu)
         cpu_numa.push_back(static_cast<std::uint8_t>(cpu * numas / cpus));
-    return numa_layout(of_nodes, std::move(cpu_numa), {}, low_frames);
+    return numa_layout(of_nodes, std::move(cpu_numa), {}, low_frames, page_order);
 }
 
 Layout numa_layout(const std::vector<std::uint32_t>& frames, std::vector<std::uint8_t> cpu_numa,
-                   std::vector<std::uint8_t> distances, std::uint32_t low_frames) {
+                   std::vector<std::uint8_t> distances, std::uint32_t low_frames,
+                   unsigned page_order) {
     if (low_frames <= dma_end || low_frames > dma32_end || low_frames % block != 0) {
         throw std::invalid_argument("low_frames: " + std::to_string(low_frames) +
                                     " are not 20 MiB to 4 GiB in steps of 4 MiB");
@@ -92,9 +98,14 @@ Layout numa_layout(const std::vector<std::uint32_t>& frames, std::vector<std::ui
         throw std::invalid_argument("numas: needs 1 to 64 NUMA nodes and at least one CPU");
     if (!distances.empty() && distances.size() != numas * numas)
         throw std::invalid_argument("distances: needs one from each NUMA node to each");
+    if (page_order > 4) {
+        throw std::invalid_argument("page_order: " + std::to_string(page_order) +
+                                    " is not from 0 (4 KiB) to 4 (64 KiB)");
+    }
     Layout layout;
     layout.cpu_numa = std::move(cpu_numa);
     layout.distances = std::move(distances);
+    layout.page_order = page_order;
     for (unsigned numa = 0; numa < numas; ++numa) {
         const bool last = numa + 1 == numas;
         if (frames[numa] < block || (!last && frames[numa] % (1u << pageblock_order) != 0))

@@ -72,6 +72,8 @@ class Memory {
 
     [[nodiscard]] std::uint32_t frames() const { return layout_.frames; }
     [[nodiscard]] std::uint32_t grain() const { return map_.grain(); }
+    // log2 of the 4 KiB in a frame, which is a page of the kernel.
+    [[nodiscard]] unsigned page_order() const { return layout_.page_order; }
     [[nodiscard]] unsigned cpus() const { return static_cast<unsigned>(layout_.cpu_numa.size()); }
     [[nodiscard]] unsigned numas() const { return static_cast<unsigned>(zonelists_.size()); }
     // Returns the free frames in the lists of all zones; those in per-cpu lists are counted apart,

@@ -32,6 +32,9 @@ class Placement {
     [[nodiscard]] virtual std::uint32_t frames() const = 0;
     // The size of the pages it gives to large mappings: small_order, huge_order, gigantic_order.
     [[nodiscard]] virtual unsigned page_order() const { return small_order; }
+    // The least that it gives, and gives back: a page of a kernel whose pages are larger than 4 KiB
+    // has 2^base_order frames.
+    [[nodiscard]] virtual unsigned base_order() const { return small_order; }
     // Whether it gives 2 MiB pages to memory for which the program asks for them, though page_order
     // is small.
     [[nodiscard]] virtual bool heeds_advice() const { return false; }
@@ -48,8 +51,12 @@ std::vector<Frame> first_frames(const Placement& placement, std::uint32_t ranks,
 
 // Places as the kernel's allocator does on a node in this state, rank r on CPU r mod cpus. With
 // page_order huge_order it gives 2 MiB pages while there are any: from the hugetlb pool if there is
-// one, else transparent ones. (If a request fails, the caller repeats it for 4 KiB pages.)
+// one, else transparent ones. Where the kernel's pages are larger than 4 KiB, there is no pool. (If
+// a request fails, the caller repeats it for 4 KiB pages.)
 std::unique_ptr<Placement> place_by_kernel(NodeState state, unsigned page_order);
+// Places as `inner` does, whose frames are pages of a kernel of 2^base_order frames of 4 KiB each.
+std::unique_ptr<Placement> place_in_larger_pages(std::unique_ptr<Placement> inner,
+                                                 unsigned base_order);
 // Gives 4 KiB pages from the kernel's allocator until a replay shuffles them (see shuffle_above),
 // then random ones of what is free. This is adaptive mapping (Ferreira, Pedretti, Brightwell, CUG
 // 2008).

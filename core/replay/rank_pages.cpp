@@ -27,6 +27,8 @@ RankPages::RankPages(const Program& program, const Placement& placement, std::ui
         order_ == small_order && placement.heeds_advice() && !program.advised_pages().empty();
     if (advised) order_ = huge_order;
     if (order_ > small_order) find_blocks(program, advised);
+    if (placement.base_order() > small_order)
+        base_.emplace(program.pages(), placement.base_order(), ranks);
     if (ranks > 1) make_room_for_lists();
     large_.assign(blocks_.size() * ranks, none);
     const auto large_blocks = static_cast<std::uint32_t>(blocks_.size() * ranks);
@@ -108,7 +110,8 @@ MaybeFrame RankPages::alloc(std::uint32_t rank, std::uint32_t page, unsigned ord
     request.page = page;
     request.rank = rank;
     const auto given = source_->alloc(request);
-    if (given || !request.sparing || order > small_order) return given;
+    const unsigned least = base_ ? base_->order() : small_order;
+    if (given || !request.sparing || order > least) return given;
     request.sparing = false;
     request.numas = ~0ull;
     return source_->alloc(request);
@@ -119,14 +122,27 @@ void RankPages::map_read(std::uint32_t page, std::uint32_t cached, unsigned thre
     give_back();
     if (cached >= cache_.size()) cache_.resize(std::size_t{cached} + 1, none);
     if (cache_[cached] == none) {
-        const auto given = alloc(0, page, small_order, thread);
-        if (!given) out_of_memory();
-        cache_[cached] = given->raw();
-        population_.add(cache_[cached]);
+        if (base_) {
+            BasePages::Held& held = base_->of_cache(page);
+            if (held.users++ == 0) held.first = take_base(0, page, thread);
+            cache_[cached] = held.first + base_->offset(page);
+        } else {
+            const auto given = alloc(0, page, small_order, thread);
+            if (!given) out_of_memory();
+            cache_[cached] = given->raw();
+            population_.add(cache_[cached]);
+        }
     }
     std::fill_n(&frame_of(page, 0), ranks_, cache_[cached]);
     shared_[page] = true;
     list_sampled(page);
+}
+
+std::uint32_t RankPages::take_base(std::uint32_t rank, std::uint32_t page, unsigned thread) {
+    const auto given = alloc(rank, page, base_->order(), thread);
+    if (!given) out_of_memory();
+    for (std::uint32_t i = 0; i < base_->frames(); ++i) population_.add(given->raw() + i);
+    return given->raw();
 }
 
 void RankPages::unmap(std::uint32_t first, std::uint64_t count) {
@@ -152,13 +168,23 @@ void RankPages::give_back(std::uint32_t first, std::uint64_t count) {
         const std::uint32_t block = block_of_.empty() ? none : block_of_[page];
         for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
             if (in_large_page(block, rank)) continue;
-            std::uint32_t& frame = frame_of(page, rank);
-            population_.remove(frame);
-            source_->free({cpu_of(rank), small_order}, Frame(frame));
-            frame = none;
+            give_small(rank, page);
+            frame_of(page, rank) = none;
         }
         if (block != none && --blocks_[block].mapped == 0) close_block(block);
     }
+}
+
+void RankPages::give_small(std::uint32_t rank, std::uint32_t page) {
+    if (base_) {
+        BasePages::Held& held = base_->of_rank(page, rank);
+        if (--held.users != 0) return;
+        for (std::uint32_t i = 0; i < base_->frames(); ++i) population_.remove(held.first + i);
+        source_->free({cpu_of(rank), base_->order()}, Frame(held.first));
+        return;
+    }
+    population_.remove(frame_of(page, rank));
+    source_->free({cpu_of(rank), small_order}, Frame(frame_of(page, rank)));
 }
 
 Frame RankPages::take_frame(std::uint32_t rank) {

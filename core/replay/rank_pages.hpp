@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "core/frames/placement.hpp"
 #include "core/machine/huge_array.hpp"
 #include "core/machine/lru_bank.hpp"
+#include "core/replay/base_pages.hpp"
 #include "core/replay/residency.hpp"
 #include "core/replay/sampling.hpp"
 
@@ -43,18 +45,21 @@ class RankPages {
     // The first read of a page that shows page `cached` of the page cache: all ranks have its one
     // frame there, which the cache keeps, until they write the page. Throws OutOfMemory.
     void map_read(std::uint32_t page, std::uint32_t cached, unsigned thread = 0);
-    // The pages' frames go back; a large page goes when the last of its pages does. They go when
-    // the next frame is asked for: most of what a program gives back, nobody asks for any more.
+    // (Where the kernel's pages are larger than 4 KiB, the first write or read in one takes it
+    // whole, and it goes back when no page in it is mapped.) The pages' frames go back; a large
+    // page goes when the last of its pages does. They go when the next frame is asked for: most of
+    // what a program gives back, nobody asks for any more.
     void unmap(std::uint32_t first, std::uint64_t count);
 
     // Moves every small page that a rank has of its own to another frame of a source that shuffles
-    // from now on, as far as there are any; moved(from, to) for each.
+    // from now on, as far as there are any; moved(from, to) for each. Precondition: the kernel's
+    // pages are of 4 KiB.
     template <class Moved>
     void shuffle(Moved&& moved);
 
     // Moves a rank's own small page to the NUMA node of a thread, in every rank where it lies on
     // another node, and that one has a frame to spare; moved(from, to) for each. Returns how many
-    // have moved. Precondition: it is writable().
+    // have moved. Precondition: it is writable(), and the kernel's pages are of 4 KiB.
     template <class Moved>
     std::uint64_t move(std::uint32_t page, unsigned thread, Moved&& moved);
 
@@ -151,6 +156,14 @@ class RankPages {
     void give_back(std::uint32_t first, std::uint64_t count);
     template <class Cleared>
     void open_block(std::uint32_t block, std::uint32_t page, Cleared&& cleared, unsigned thread);
+    // The frame of a rank's small page that has none, with all of the kernel's page around it if
+    // the rank has no other page in that one.
+    template <class Cleared>
+    std::uint32_t take_small(std::uint32_t rank, std::uint32_t page, Cleared&& cleared,
+                             unsigned thread);
+    void give_small(std::uint32_t rank, std::uint32_t page);
+    // Takes a kernel's page, and returns its first frame.
+    std::uint32_t take_base(std::uint32_t rank, std::uint32_t page, unsigned thread);
     // A frame for a rank's page, or 2^order neighbours, by the policy of the page.
     MaybeFrame alloc(std::uint32_t rank, std::uint32_t page, unsigned order, unsigned thread);
     void close_block(std::uint32_t block);
@@ -212,6 +225,7 @@ class RankPages {
     // The lists: colour by colour, a head {frame: how many, rank: the member, watched: 1 if it is
     // the last colour} and then its frames.
     HugeVector<RankPage> pool_;
+    std::optional<BasePages> base_;  // if the kernel's pages are larger than 4 KiB
     // Large pages: empty unless order_ > small_order.
     HugeVector<std::uint32_t> block_of_;   // [page] its block, none if that stays on small pages
     HugeVector<std::uint32_t> offset_of_;  // [page] frames from the block's beginning
@@ -231,13 +245,27 @@ void RankPages::map_write(std::uint32_t page, Cleared&& cleared, unsigned thread
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
         std::uint32_t& frame = frame_of(page, rank);
         if (frame != none) continue;
-        const auto given = alloc(rank, page, small_order, thread);
-        if (!given) out_of_memory();
-        frame = given->raw();
-        population_.add(frame);
-        cleared(rank, frame, 1u);
+        frame = take_small(rank, page, cleared, thread);
     }
     list_sampled(page);
+}
+
+template <class Cleared>
+std::uint32_t RankPages::take_small(std::uint32_t rank, std::uint32_t page, Cleared&& cleared,
+                                    unsigned thread) {
+    if (base_) {
+        BasePages::Held& held = base_->of_rank(page, rank);
+        if (held.users++ == 0) {
+            held.first = take_base(rank, page, thread);
+            cleared(rank, held.first, base_->frames());
+        }
+        return held.first + base_->offset(page);
+    }
+    const auto given = alloc(rank, page, small_order, thread);
+    if (!given) out_of_memory();
+    population_.add(given->raw());
+    cleared(rank, given->raw(), 1u);
+    return given->raw();
 }
 
 template <class Cleared>

@@ -111,7 +111,7 @@ def distribution(
         modes=statistics.modes(times, ensemble.seed),
         histogram=Histogram(edges=edges.tolist(), nodes=counts.tolist()),
         miss_rate_median=float(np.median(rates)),
-        page_bytes=1 << ensemble.policies[policy].page_bits,
+        page_bytes=max(1 << ensemble.policies[policy].page_bits, ensemble.machine.page_bytes),
         large_pages_mean=float(np.mean(rows["large_pages"].to_numpy())),
         large_pages_missing_mean=float(np.mean(rows["large_pages_missing"].to_numpy())),
         conflict_share_median=float(np.median(rows["conflict_share"].to_numpy())),

@@ -31,7 +31,11 @@ def default_policies(workload: Workload, machine: Machine, ranks: int = 1) -> Ma
     """
     several = machine.topology.nodes > 1
     compared = {
-        name: policy for name, policy in policies.items() if policy.compared and several >= policy.needs_nodes
+        name: policy
+        for name, policy in policies.items()
+        if policy.compared
+        and several >= policy.needs_nodes
+        and (machine.page_order == 0 or policy.suits_larger_pages)
     }
     if several:
         far = list(far_objects(workload, machine, ranks))[:MOST_OBJECTS]

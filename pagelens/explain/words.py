@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from pagelens.accesses.job import RESIDENT
-from pagelens.address.units import FRAME_BYTES
+from pagelens.address.units import HUGE_PAGE_BYTES
 from pagelens.explain.model import Distribution, JobRecord, ProgramRecord
 from pagelens.statistics import CONFIDENCE
 from pagelens.units import format_binary_size, format_count, format_share, format_size
@@ -55,19 +55,19 @@ def stopped_note(distributions: Sequence[Distribution], nodes: int) -> str:
 
 def large_page_note(d: Distribution) -> str:
     """Say where a policy's large pages fell back on small ones; empty if they did not."""
-    if d.page_bytes == FRAME_BYTES:
+    if d.page_bytes < HUGE_PAGE_BYTES:  # the kernel's own
         return ""
     size = format_binary_size(d.page_bytes)
     wanted = d.large_pages_mean + d.large_pages_missing_mean
     if wanted == 0:
         return (
             f"'{d.policy}': no part of the memory is large enough for {size} pages; "
-            "all of it is on 4 KiB pages."
+            "all of it is on small pages."
         )
     missing = format_share(d.large_pages_missing_mean / wanted)
     if d.large_pages_missing_mean == 0:
         return ""
-    return f"'{d.policy}': {missing} of the {size} pages wanted were not available; 4 KiB pages replace them."
+    return f"'{d.policy}': {missing} of the {size} pages wanted were not available; small pages replace them."
 
 
 def job_in_words(job: JobRecord) -> list[str]:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field, replace
 
 from pagelens import _core
-from pagelens.address.units import FRAME_BYTES
 from pagelens.frames.mix import JobMix, load_mix
 from pagelens.frames.numa_rule import layout
 from pagelens.machine import Machine
@@ -30,8 +29,13 @@ class LiveNode:
 
     @property
     def frames(self) -> int:
-        """The frames of the node's memory."""
-        return self.machine.frames
+        """The frames of the node's memory, which are pages of its kernel."""
+        return self.machine.frames >> self.machine.page_order
+
+    @property
+    def page_bytes(self) -> int:
+        """The size of a frame."""
+        return self.machine.page_bytes
 
     @property
     def slots(self) -> int:
@@ -39,7 +43,8 @@ class LiveNode:
 
         Without such a cache they are the frames of the fast or only memory.
         """
-        return -(-self.machine.slots // FEWEST_FRAMES) * FEWEST_FRAMES
+        slots = self.machine.slots >> self.machine.page_order
+        return -(-slots // FEWEST_FRAMES) * FEWEST_FRAMES
 
     def branch(self) -> "LiveNode":
         """Return an independent copy."""
@@ -54,7 +59,7 @@ class LiveNode:
     def run_job(self, size_bytes: float, random: _core.Random) -> None:
         """Run one job of that size to its end."""
         self.jobs_since_boot += 1
-        self.state.run_job(size_bytes / FRAME_BYTES, self.mix.to_core(), random)
+        self.state.run_job(size_bytes / self.page_bytes, self.mix.to_core(self.page_bytes), random)
 
     def take_offline(self, begin: int, end: int) -> bool:
         """Take frames [begin, end) offline. Return False if something in them cannot move."""
@@ -73,5 +78,6 @@ class LiveNode:
 def _booted(machine: Machine, grain: int, numas: int) -> _core.NodeState:
     if numas == 1 and machine.numa is not None:
         return _core.NodeState(layout(machine), grain)
-    cores, low = machine.cores.count.value, machine.low_frames
-    return _core.NodeState(_core.linux_layout(machine.frames, numas, cores, low), grain)
+    cores, order = machine.cores.count.value, machine.page_order
+    booted = _core.linux_layout(machine.frames >> order, numas, cores, machine.low_pages, order)
+    return _core.NodeState(booted, grain)

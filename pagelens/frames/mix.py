@@ -70,16 +70,19 @@ class JobMix:
     largest_straggler_share: float  # log-uniform from that many to this share of memory
     pinned_share: float  # the share of stragglers that cannot be moved
 
-    def to_core(self) -> _core.JobMix:
-        """Return what the core needs to age a node, in frames."""
+    def to_core(self, page_bytes: int = FRAME_BYTES) -> _core.JobMix:
+        """Return what the core needs to age a node, in frames of that size.
+
+        Where pages are larger than 4 KiB, no job has transparent large ones: they are of 32 MiB or more.
+        """
         return _core.JobMix(
-            smallest_job_frames=self.smallest_job_bytes / FRAME_BYTES,
-            largest_job_frames=self.largest_job_bytes / FRAME_BYTES,
+            smallest_job_frames=self.smallest_job_bytes / page_bytes,
+            largest_job_frames=self.largest_job_bytes / page_bytes,
             processes=self.processes,
             longest_turn=self.longest_turn_pages,
             cache_interval=self.cache_interval_pages,
             cache_share=self.cache_share,
-            huge_share=self.huge_share,
+            huge_share=self.huge_share if page_bytes == FRAME_BYTES else 0.0,
             kept_free_share=self.kept_free_share,
         )
 

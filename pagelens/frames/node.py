@@ -37,7 +37,8 @@ class Node:
         `scale` multiplies the sizes in the history. `job_bytes` is the size of the program, which a `run`
         before the last step needs.
         """
-        grain = grain or fleet_grain(machine.frames)
+        order = machine.page_order
+        grain = grain or fleet_grain(machine.frames >> order, LARGEST_GRAIN >> order)
         self.seed, self.node = seed, node
         self.history = tuple(history) if history is not None else parse_history(DEFAULT_HISTORY)
         self._machine, self._grain, self._scale, self._job_bytes = machine, grain, scale, job_bytes
@@ -92,9 +93,9 @@ def _without_last_run(history: Sequence[Step]) -> tuple[Step, ...]:
     return steps[:-1] if isinstance(steps[-1], Run) else steps
 
 
-def fleet_grain(frames: int) -> int:
+def fleet_grain(frames: int, largest: int = LARGEST_GRAIN) -> int:
     """Return the grain that bounds the cost of a history: 64 for 96 GiB, 1 for 2 GiB."""
-    return int(min(LARGEST_GRAIN, 1 << (-(-frames // FLEET_UNITS) - 1).bit_length()))
+    return int(min(largest, 1 << (-(-frames // FLEET_UNITS) - 1).bit_length()))
 
 
 def age_node(machine: Machine, seed: int, node: int, grain: int | None = None) -> Node:

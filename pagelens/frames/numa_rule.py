@@ -78,8 +78,9 @@ def layout(machine: Machine) -> _core.Layout:
     """Return the memory of a machine with several NUMA nodes, as Linux lays it out at boot."""
     topology = machine.topology
     return _core.numa_layout(
-        [size // FRAME_BYTES for size in topology.sizes],
+        [size // machine.page_bytes for size in topology.sizes],
         topology.node_of_core.tolist(),
         [distance for row in topology.distances for distance in row],
-        machine.low_frames,
+        machine.low_pages,
+        machine.page_order,
     )

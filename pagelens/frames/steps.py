@@ -9,13 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from pagelens import _core
-from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_BYTES
+from pagelens.address.units import HUGE_PAGE_BYTES
 from pagelens.errors import UsageError
 from pagelens.frames.arguments import COUNT, MIX, SHARE, SIZE, SWITCH, Share, Value, choice
 from pagelens.frames.live_node import LiveNode
 from pagelens.frames.mix import JobMix, load_mix
 
-OFFLINE_BLOCK_FRAMES = 32768  # 128 MiB: a memory block of sysfs
+OFFLINE_BLOCK_BYTES = 128 << 20  # a memory block of sysfs; with pages of 64 KiB, 512 MiB
 
 
 CORI = load_mix("cori")
@@ -76,7 +76,7 @@ class Age(Step):
         jobs = self.jobs if self.jobs is not None else _draw_jobs(self.mix, random)
         node.mix = self.mix.scaled(node.scale)
         node.jobs_since_boot += jobs
-        node.state.age(jobs, node.mix.to_core(), random)
+        node.state.age(jobs, node.mix.to_core(node.page_bytes), random)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Io(Step):
             raise UsageError(f"io: numa = {self.numa} is none of the {topology.rows} NUMA nodes with cores")
         if self.how:
             cpu = sum(topology.cores[: self.numa])
-            node.state.buffered_io(round(self.size * node.scale) // FRAME_BYTES, cpu)
+            node.state.buffered_io(round(self.size * node.scale) // node.page_bytes, cpu)
 
 
 @dataclass(frozen=True)
@@ -226,6 +226,8 @@ class Hugetlb(Step):
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
         """Fill the pool. The kernel compacts when it finds no page for it."""
+        if node.machine.page_order > 0:
+            raise UsageError("history: 'hugetlb' is modelled for kernels with pages of 4 KiB alone")
         pages = -(-round(self.size * node.scale) // HUGE_PAGE_BYTES)
         numas = node.state.memory.numas
         for numa in range(numas):
@@ -241,12 +243,13 @@ class Offline(Step):
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
         """Goes from the top of memory downwards."""
-        wanted = round(self.size * node.scale) // FRAME_BYTES
-        at = node.frames // OFFLINE_BLOCK_FRAMES * OFFLINE_BLOCK_FRAMES
-        while wanted > 0 and at >= 2 * OFFLINE_BLOCK_FRAMES:
-            at -= OFFLINE_BLOCK_FRAMES
-            if node.take_offline(at, at + OFFLINE_BLOCK_FRAMES):
-                wanted -= OFFLINE_BLOCK_FRAMES
+        wanted = round(self.size * node.scale) // node.page_bytes
+        block = max(OFFLINE_BLOCK_BYTES // node.page_bytes, 8192)
+        at = node.frames // block * block
+        while wanted > 0 and at >= 2 * block:
+            at -= block
+            if node.take_offline(at, at + block):
+                wanted -= block
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pagelens.machine.io import Io
 from pagelens.machine.memories import Firmware, Memory, MemorySideCache
 from pagelens.machine.numa import Numa, NumaLink
 from pagelens.machine.page_fault import PageFault
+from pagelens.machine.pages import Pages
 from pagelens.machine.pipeline import Pipeline
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.tlb import PageWalk, Tlb
@@ -58,6 +59,7 @@ class Parts(Table):
     l2: PrivateCache
     l3: L3 | None = None
     snoop_filter: SnoopFilter | None = None
+    pages: Pages | None = None
     tlb: list[Tlb] = Field(default=[], max_length=MOST_TLBS, description="arrays of a core's data TLB")
     page_walk: PageWalk | None = None
     page_fault: PageFault | None = None

@@ -10,6 +10,7 @@ from pagelens.errors import UsageError
 from pagelens.machine.changes import ASKED_FOR, first_reason, with_value, with_value_in_array
 from pagelens.machine.drawing import picture_lines
 from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Ways
+from pagelens.machine.numa import STEP_BYTES
 from pagelens.machine.parts import Parts
 from pagelens.machine.possible import check_possible
 from pagelens.machine.private_caches import PrivateCache
@@ -48,6 +49,7 @@ class Machine(Parts):
             raise ValueError("by_cores is of the only memory of a machine of one NUMA node; leave it out")
         if self.page_fault is not None and self.memory_side_cache is not None:
             raise ValueError('[page_fault] has no effect in mode "cache" and "hybrid"; leave it out')
+        self._larger_pages_are_modelled()
         if self.page_walk is not None:
             core_tlb(self.tlb, self.page_walk)  # says what does not fit together
         if self.dram is not None and self.dram.size < self.ddr.size.value:
@@ -70,6 +72,16 @@ class Machine(Parts):
             raise ValueError('memory_side_cache.size belongs to mode = "hybrid", which needs it')
         if part is not None and fast is not None and part >= fast.size.value:
             raise ValueError("memory_side_cache.size must be a part of fast_memory.size, not all of it")
+
+    def _larger_pages_are_modelled(self) -> None:
+        if self.page_order == 0:
+            return
+        for name in ("tlb", "page_fault", "memory_side_cache"):
+            if getattr(self, name):
+                raise ValueError(f"[{name}] is of a kernel with pages of 4 KiB; leave it or [pages] out")
+        if any(size % (STEP_BYTES << self.page_order) for size in self.topology.sizes):
+            step = format_binary_size(STEP_BYTES << self.page_order)
+            raise ValueError(f"[pages] needs memories in whole {step}: numa.sizes, or else ddr.size")
 
     def _numa_nodes_make_up_the_machine(self) -> None:
         numa = self.numa
@@ -142,10 +154,20 @@ class Machine(Parts):
         return self.ddr.size.value // FRAME_BYTES
 
     @property
-    def low_frames(self) -> int:
-        """The 4 KiB frames below 4 GiB, which are zone DMA32."""
+    def page_bytes(self) -> int:
+        """The size of the kernel's pages."""
+        return self.pages.size.value if self.pages is not None else FRAME_BYTES
+
+    @property
+    def page_order(self) -> int:
+        """How many times the kernel's page is doubled from 4 KiB on."""
+        return (self.page_bytes // FRAME_BYTES).bit_length() - 1
+
+    @property
+    def low_pages(self) -> int:
+        """The kernel's pages below 4 GiB, which are zone DMA32."""
         low = self.firmware.low_memory.value if self.firmware is not None else 4 << 30
-        return low // FRAME_BYTES // FEWEST_FRAMES * FEWEST_FRAMES
+        return low // self.page_bytes // FEWEST_FRAMES * FEWEST_FRAMES
 
     @property
     def memory_side_size(self) -> Sourced[Bytes] | None:

@@ -42,7 +42,7 @@ def placing(
             numbers = [number for number, known in enumerate(objects) if known.name in rule.objects]
             chosen = np.isin(of_object, numbers)
         if rule.mode == "touch":
-            touched_by = np.where(chosen, user, AS_IT_IS)
+            touched_by = np.where(chosen, _of_larger_pages(user, program, machine.page_order), AS_IT_IS)
         else:
             of_page = chosen.astype(np.uint16)
     return _core.NumaPlacing(
@@ -53,6 +53,17 @@ def placing(
         of_page=of_page.tolist(),
         touched_by=touched_by.tolist(),
     )
+
+
+def _of_larger_pages(user: NDArray[np.uint16], program: _core.Program, order: int) -> NDArray[np.uint16]:
+    """Return the user of the kernel's page that each page of 4 KiB lies in: that of most of its pages."""
+    if order == 0:
+        return user
+    _, larger = np.unique(np.asarray(program.pages) >> order, return_inverse=True)
+    pairs, uses = np.unique(np.stack([larger.ravel(), user]), axis=1, return_counts=True)
+    most = pairs[:, np.lexsort((uses, pairs[0]))]  # of each larger page, the one with most uses comes last
+    last = np.append(np.flatnonzero(np.diff(most[0])), most.shape[1] - 1)
+    return np.asarray(most[1, last][larger.ravel()], dtype=np.uint16)
 
 
 def far_objects(workload: Workload, machine: Machine, ranks: int) -> Mapping[str, float]:

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/random/philox.hpp"
 #include "core/replay/rank_pages.hpp"
 #include "tests/cpp/reference_replay.hpp"
 
@@ -130,4 +131,88 @@ TEST_CASE("a page moves to the node of a thread in each rank, if that node has f
         for (const RankPage& each : of_page) listed.push_back(each.frame);
     });
     CHECK(listed == std::vector<std::uint32_t>{100, 101});
+}
+
+namespace {
+
+// Hands out blocks of 2^order frames one after the other, and takes each back once.
+class Blocks final : public FrameSource {
+  public:
+    explicit Blocks(std::map<std::uint32_t, unsigned>& out) : out_(out) {}
+    MaybeFrame alloc(const Request& request) override {
+        const Frame first(next_ << request.order);
+        ++next_;
+        out_[first.raw()] = request.order;
+        return first;
+    }
+    void free(const Request& request, Frame frame) override {
+        CHECK(out_.at(frame.raw()) == request.order);
+        out_.erase(frame.raw());
+    }
+
+  private:
+    std::uint32_t next_ = 1;
+    std::map<std::uint32_t, unsigned>& out_;
+};
+
+class LargerPages final : public Placement {
+  public:
+    explicit LargerPages(unsigned base) : base_(base) {}
+    std::unique_ptr<FrameSource> open(const JobShape&) const override {
+        return std::make_unique<Blocks>(out);
+    }
+    std::uint32_t frames() const override { return 1u << 30; }
+    unsigned base_order() const override { return base_; }
+    mutable std::map<std::uint32_t, unsigned> out;  // frame and order of what was not given back
+
+  private:
+    unsigned base_;
+};
+
+}  // namespace
+
+TEST_CASE("pages of a larger page of the kernel come and go together, as in a slow count") {
+    constexpr std::uint32_t ranks = 2, count = 200;
+    Random random(7, 0, 0, Stream::history);
+    for (const unsigned base : {0u, 2u, 4u}) {
+        std::vector<VirtualPage> addresses;
+        for (std::uint32_t page = 0; page < count; ++page) addresses.emplace_back(3 * page / 2 + 5);
+        const reference::ListedProgram program({}, addresses, 1, 1, 1);
+        const LargerPages placement(base);
+        RankPages pages(program, placement, ranks, Sampling(), RankPages::Listed::covered,
+                        SlotPopulation(0, 0));
+        std::uint64_t cleared = 0;
+        const auto count_frames = [&](std::uint32_t, std::uint32_t, std::uint32_t n) {
+            cleared += n;
+        };
+        // The slow count: the frame of each kernel's page that a rank has, and the pages in it.
+        std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<std::uint32_t, Frame>> held;
+        std::uint64_t taken = 0;
+        for (int step = 0; step < 600; ++step) {
+            const auto page = static_cast<std::uint32_t>(random.below(count));
+            if (pages.mapped(page)) {
+                pages.unmap(page, 1);
+                for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+                    auto& of = held.at({addresses[page].raw() >> base, rank});
+                    of.erase(page);
+                    if (of.empty()) held.erase({addresses[page].raw() >> base, rank});
+                }
+                continue;
+            }
+            pages.map_write(page, count_frames);
+            for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+                auto& of = held[{addresses[page].raw() >> base, rank}];
+                if (of.empty()) taken += 1u << base;
+                of.emplace(page, Frame(pages.frame(page, rank)));
+                for (const auto& [other, frame] : of) {
+                    const bool beside = frame.raw() >> base == pages.frame(page, rank) >> base;
+                    CHECK(beside);
+                    const std::uint64_t mask = (1u << base) - 1;
+                    CHECK((frame.raw() & mask) == (addresses[other].raw() & mask));
+                }
+            }
+            CHECK(placement.out.size() == held.size());  // what was unmapped has gone back by now
+            CHECK(cleared == taken);
+        }
+    }
 }

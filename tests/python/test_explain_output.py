@@ -380,4 +380,4 @@ def test_large_pages_that_fell_back_are_said(given: float, missing: float, said:
     tables = dataclasses.replace(ensemble.tables, placements=placements)
     text = " ".join(render_terminal(explain(dataclasses.replace(ensemble, tables=tables))).split())
     assert said in text
-    assert ("4 KiB pages replace them" in text or "is on 4 KiB pages" in text) == bool(said)
+    assert ("small pages replace them" in text or "is on small pages" in text) == bool(said)

@@ -2,13 +2,9 @@
 
 from dataclasses import dataclass
 
-from pagelens import _core
 from pagelens.address.units import HUGE_PAGE_BITS, HUGE_PAGE_BYTES
-from pagelens.frames.live_node import LiveNode
-from pagelens.frames.node import Node
-from pagelens.frames.policies.policy import HUGE_ORDER, Costs, Policy
+from pagelens.frames.policies.policy import Costs, Policy, huge_rule
 from pagelens.frames.policies.remedy import Host, Job, Remedy, RunOptions
-from pagelens.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -30,15 +26,11 @@ class HugePages(Remedy):
         return ("pagelens run --pages 2m -- ./app",)
 
 
-def _huge(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
-    return _core.place_by_kernel(at.state, HUGE_ORDER)
-
-
 POLICIES = (
     Policy(
         "2m",
         "2 MiB pages on the aged node",
-        _huge,
+        huge_rule,
         page_bits=HUGE_PAGE_BITS,
         costs=Costs(
             memory="up to 2 MiB more a mapping",

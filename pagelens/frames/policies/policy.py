@@ -14,6 +14,7 @@ from pagelens.frames.numa_rule import FIRST_TOUCH, NumaRule
 from pagelens.frames.policies.remedy import Remedy
 from pagelens.frames.steps import Boot, Step
 from pagelens.machine import Machine, list_machines, load_machine
+from pagelens.units import format_binary_size
 
 SMALL_ORDER, HUGE_ORDER = 0, HUGE_PAGE_BITS - FRAME_BITS  # of buddy blocks that are one page
 
@@ -60,15 +61,30 @@ class Policy:
         """
         return _with_setting(machine.name, self.setting) if self.setting else machine
 
+    @property
+    def suits_larger_pages(self) -> bool:
+        """Whether it is modelled for kernels whose pages are larger than 4 KiB."""
+        return self.rule in (kernel_rule, huge_rule) and not self.numa.balanced
+
     def place(self, machine: Machine, node: Node) -> _core.Placement:
         """Return the placement of a job on this node. It can be replayed many times."""
+        if machine.page_order and not self.suits_larger_pages:
+            raise UsageError(
+                f"policy: '{self.name}' is modelled for kernels with pages of 4 KiB, and that of "
+                f"{machine.name} has {format_binary_size(machine.page_bytes)}; leave it out"
+            )
         history = with_boot(node.history, dict(self.boot)) if self.boot else None
         return self.rule(machine, node, node.on(machine).after(_steps(self.steps), history))
 
 
 def kernel_rule(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
-    """Let Linux give the job 4 KiB pages."""
+    """Let Linux give the job pages of the kernel's own size, mostly 4 KiB."""
     return _core.place_by_kernel(at.state, SMALL_ORDER)
+
+
+def huge_rule(machine: Machine, node: Node, at: LiveNode) -> _core.Placement:
+    """Let Linux give large mappings pages of 2 MiB."""
+    return _core.place_by_kernel(at.state, HUGE_ORDER)
 
 
 @functools.cache
