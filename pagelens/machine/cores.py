@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pagelens import _core
-from pagelens.values.quantities import Hertz, Positive, PositiveFloat, Sourced, Table
+from pagelens.values.quantities import Hertz, Positive, PositiveFloat, Seconds, Sourced, Table
 
 Spread = Annotated[float, Field(ge=0, le=0.2, allow_inf_nan=False)]
 
@@ -19,6 +19,12 @@ class Cores(Table):
     frequency: Sourced[Hertz] = Field(description="the frequency of the median node under the load of a job")
     instructions_per_cycle: Sourced[PositiveFloat] = Field(description="at most, of one core")
     outstanding_lines: Sourced[Positive] = Field(description="line fetches that one core keeps in flight")
+    line_latency: Sourced[Seconds] | None = Field(
+        default=None,
+        description="on a machine with `[numa]`: the latency of a load, if another core of the same node has "
+        "changed the line and still has it; without this field, and without `numa.line_latencies`, such a "
+        "load costs nothing",
+    )
     transfers: Sourced[Literal["in turn", "at once"]] | None = Field(
         default=None,
         description="how lines between a core's caches go on beside its loads: `in turn`, as on Intel's "

@@ -140,7 +140,8 @@ class Numa(Table):
         default=None,
         description="the latency of a load by a core of the row's node, if a core of the column's node has "
         "changed the line and still has it in its cache; rows and columns are nodes with cores; without this "
-        "field, such a load takes as long as one from the column's memory",
+        "field, such a load takes as long as one from the column's memory, and within a node as long as "
+        "`cores.line_latency` says",
     )
     distances: Sourced[Distances] | None = Field(
         default=None,

@@ -39,6 +39,11 @@ class Machine(Parts):
         if self.memory_side_cache is not None:
             self._slots_can_be_told_apart()
         self._numa_nodes_make_up_the_machine()
+        if self.cores.line_latency is not None:
+            if self.numa is None:
+                raise ValueError("cores.line_latency has no effect without [numa]; leave it out")
+            if self.numa.line_latencies is not None:
+                raise ValueError("cores.line_latency stands in numa.line_latencies, too; leave one out")
         l3, filter_ = self.l3, self.snoop_filter
         if l3 is not None and filter_ is not None and l3.slice_hash() != filter_.slice_hash():
             raise ValueError("l3.hash and snoop_filter.hash must be the same: a slice has a part of both")
@@ -125,7 +130,8 @@ class Machine(Parts):
         if self.numa is None:
             ddr = self.ddr
             return one_node(self.cores.count.value, ddr.size.value, ddr.latency.value, ddr.bandwidth.value)
-        return topology_of(self.numa, self.numa_link)
+        within = self.cores.line_latency
+        return topology_of(self.numa, self.numa_link, within.value if within is not None else 0.0)
 
     def _slots_can_be_told_apart(self) -> None:
         slots = self.slots

@@ -44,7 +44,8 @@ class Topology:
     sizes: tuple[int, ...]  # bytes
     latency: Floats  # [row, node] seconds; a row for each node with cores
     bandwidth: Floats  # [row, node] bytes per second
-    line_latency: Floats  # [row, node] seconds, of a line that a core of the node has changed
+    # [row, node] seconds, of a line that a core of the node has changed; 0 if it costs nothing
+    line_latency: Floats
     distances: tuple[tuple[int, ...], ...]
     links: tuple[Link, ...]  # pairs of nodes, then what they share
 
@@ -71,7 +72,7 @@ class Topology:
         return np.repeat(np.arange(len(self.cores), dtype=np.uint8), self.cores)
 
 
-def topology_of(numa: Numa, links: Sequence[NumaLink]) -> Topology:
+def topology_of(numa: Numa, links: Sequence[NumaLink], line_latency_within: float = 0.0) -> Topology:
     """Return the numbers of a machine file's sections."""
     nodes, bandwidth = len(numa.sizes.value), np.asarray(numa.bandwidths.value, dtype=np.float64)
     found = [
@@ -103,6 +104,7 @@ def topology_of(numa: Numa, links: Sequence[NumaLink]) -> Topology:
     )
     latency = np.asarray(numa.latencies.value, dtype=np.float64)
     of_line = latency.copy()
+    np.fill_diagonal(of_line, line_latency_within)
     if numa.line_latencies is not None:
         of_line[:, : len(latency)] = numa.line_latencies.value
     return Topology(
@@ -120,7 +122,7 @@ def one_node(cores: int, size: int, latency: float, bandwidth: float) -> Topolog
     """Return the topology of a machine that has no [numa]."""
     of_memory = np.array([[latency]])
     return Topology(
-        (cores,), (size,), of_memory, np.array([[bandwidth]]), of_memory, ((LOCAL_DISTANCE,),), ()
+        (cores,), (size,), of_memory, np.array([[bandwidth]]), np.zeros((1, 1)), ((LOCAL_DISTANCE,),), ()
     )
 
 

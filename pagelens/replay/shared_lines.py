@@ -1,7 +1,7 @@
-"""The lines that threads on different NUMA nodes take from each other's caches.
+"""The lines that threads take from each other's caches, on machines of several NUMA nodes.
 
 The counts are those of the program alone (core/accesses/line_sharing.hpp): frames do not change which thread
-takes a line from which. Where threads run decides whether the line comes from another NUMA node.
+takes a line from which. Where threads run decides which NUMA node the line comes from.
 """
 
 from dataclasses import dataclass
@@ -18,19 +18,20 @@ RARE = (1 << 64) - 1  # the number of all lines that are taken rarely, together
 
 @dataclass(frozen=True)
 class SharedLines:
-    """Lines taken from the caches of another NUMA node, and how long the busiest one is under way."""
+    """Lines taken from the caches of other cores, and how long the busiest one is under way."""
 
-    taken: Floats  # [phase, object, from, to] by cores of a node, from those of another
+    taken: Floats  # [phase, object, from, to] by cores of a node, from those of a node, if that costs time
     busiest_s: Floats  # [phase] seconds
 
 
 def shared_lines(
     rows: NDArray[np.uint64], topology: Topology, node_of_thread: NDArray[np.uint8], phases: int, objects: int
 ) -> SharedLines | None:
-    """Return what threads take from other NUMA nodes; None if the program states nothing.
+    """Return what threads take from each other at a cost; None if the program states nothing.
 
     `rows` are a program's `taken_lines`, and `node_of_thread` has the nodes [copy, thread] of the threads of
-    all copies of the program. Threads of one node take lines from each other at no cost.
+    all copies of the program. Threads of one node take lines from each other at no cost if the machine states
+    none.
 
     A line is in one place at a time, so the times that it is under way add up.
     """
@@ -42,9 +43,9 @@ def shared_lines(
     line, count = rows[:, 4], rows[:, 5].astype(np.float64)
     pairs, of_pair = np.unique(np.stack([rows[:, 0], line], axis=1), axis=0, return_inverse=True)
     for nodes in node_of_thread:
-        far = nodes[taker] != nodes[giver]
-        np.add.at(taken, (phase, of_object, nodes[taker], nodes[giver]), count * far)
-        seconds = count * far * topology.line_latency[nodes[taker], nodes[giver]]
+        latency = topology.line_latency[nodes[taker], nodes[giver]]
+        np.add.at(taken, (phase, of_object, nodes[taker], nodes[giver]), count * (latency > 0))
+        seconds = count * latency
         of_line = np.bincount(of_pair.ravel(), seconds, minlength=len(pairs))
         of_line[pairs[:, 1] == RARE] = 0
         np.maximum.at(busiest_s, pairs[:, 0].astype(np.intp), of_line)

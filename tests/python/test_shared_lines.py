@@ -1,4 +1,4 @@
-"""Lines that threads take from each other: counted in traces of real programs, timed between NUMA nodes."""
+"""Lines that threads take from each other: counted in traces of real programs, and timed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +78,9 @@ def test_explain_names_the_object_and_what_it_costs(
     aged, close = explained.numa
     assert aged.shared[0].name.startswith("main")
     assert aged.shared[0].share > 0.9
-    assert close.shared == []  # both threads run on one node
+    assert close.shared[0].name == aged.shared[0].name  # both threads run on one node, and wait less
+    apart, together = explained.distributions
+    assert together.median_s / apart.median_s == pytest.approx(49.9 / 116.5, rel=0.02)
     cost = explained.attributions[0]
     assert cost.part(NUMA_SHARED).seconds > 0.5 * cost.time_s
     said = " ".join(explained.conclusion.sentences)
@@ -104,26 +106,55 @@ def test_no_placement_takes_longer_than_the_bound(
     assert np.all(apart <= bounds.most_s)
 
 
-def test_seconds_are_those_of_the_lines_that_change_nodes() -> None:
+def test_seconds_are_those_of_the_lines_that_change_caches() -> None:
     """A line is in one place at a time, and each copy of the program has lines of its own."""
-    topology = load_machine("skx-6140-2s").topology
     rows = np.array(
         [[0, 1, 0, 1, 7, 100], [0, 2, 1, 0, 7, 50], [0, 1, 0, 1, 9, 120], [0, 1, 1, 0, RARE, 900]],
         dtype=np.uint64,
     )
     nodes = np.array([[0, 1], [1, 1]], dtype=np.uint8)  # the second copy is on one node
-    found = shared_lines(rows, topology, nodes, 1, 3)
+    found = shared_lines(rows, load_machine("skx-6140-2s").topology, nodes, 1, 3)
+    assert found is not None
+    assert found.taken[0, 1].tolist() == [[0, 900], [220, 1120]]
+    assert found.taken[0, 2].tolist() == [[0, 50], [0, 50]]
+    assert found.busiest_s[0] == pytest.approx((100 * 114 + 50 * 118.9) * 1e-9)
+    alone = shared_lines(rows, load_machine("skx-6140-2s").topology, nodes[1:], 1, 3)
+    assert alone is not None
+    assert alone.busiest_s[0] == pytest.approx(150 * 49.9e-9)
+    free = load_machine("genoa-9654-2s").topology  # states no latency within a node
+    found = shared_lines(rows, free, nodes, 1, 3)
     assert found is not None
     assert found.taken[0, 1].tolist() == [[0, 900], [220, 0]]
-    assert found.taken[0, 2].tolist() == [[0, 50], [0, 0]]
-    assert found.busiest_s[0] == pytest.approx((100 * 114 + 50 * 118.9) * 1e-9)
-    assert shared_lines(rows[:0], topology, nodes, 1, 3) is None
+    assert found.busiest_s[0] == pytest.approx(150 * 200e-9)
+    assert shared_lines(rows[:0], free, nodes, 1, 3) is None
 
 
-def test_without_a_published_latency_a_line_takes_as_long_as_memory() -> None:
+def test_without_a_published_latency_a_line_takes_as_long_as_memory_or_nothing() -> None:
     topology = load_machine("genoa-9654-2s").topology
-    assert np.array_equal(topology.line_latency, topology.latency)
-    assert load_machine("skx-6140-2s").topology.line_latency[0, 1] == pytest.approx(118.9e-9)
+    assert np.array_equal(topology.line_latency, topology.latency - np.diag(np.diagonal(topology.latency)))
+    assert load_machine("skx-6140-2s").topology.line_latency[0].tolist() == pytest.approx([49.9e-9, 118.9e-9])
+    near, far = load_machine("gnr-6980p-2s").topology.line_latency[0]
+    assert (near, far) == pytest.approx((180e-9, 430e-9))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("skx-8160", "no effect without"), ("skx-6140-2s", "stands in numa.line_latencies, too")],
+)
+def test_the_latency_within_a_node_is_stated_once(name: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        parse_machine(
+            f'''
+schema = 1
+base = "{name}"
+name = "small"
+title = "Small"
+mode = "single"
+[cores]
+line_latency = {{ value = "50 ns", assumed = "again" }}
+'''.encode(),
+            "small.toml",
+        )
 
 
 def test_a_matrix_of_another_shape_is_refused() -> None:

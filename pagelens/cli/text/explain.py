@@ -221,7 +221,7 @@ def _numa(e: Explanation) -> Iterator[str]:
     for part in found.parts[:_TOP]:
         yield f"  {part.name:<{width}} {format_time(part.busy_s):>9}"
     if found.shared:
-        yield "  Lines that threads on different NUMA nodes take from each other (counted):"
+        yield "  Lines that threads take from each other (counted):"
         yield f"  {'object':<{width}} {'taken':>9} {'share':>9}"
         for shared in found.shared[:_TOP]:
             name = shorten_object(shared.name, width)

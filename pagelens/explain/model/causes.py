@@ -91,7 +91,7 @@ class NumaObject(Record):
 
 
 class SharedObject(Record):
-    """How often threads on different NUMA nodes take lines of one object from each other: counted."""
+    """How often threads take lines of one object from each other, where that costs time: counted."""
 
     name: str
     taken: float
@@ -113,7 +113,7 @@ class NumaRecord(Record):
     objects: list[NumaObject] = Field(description="most remote lines first")
     parts: list[NumaPart] = Field(description="busiest first")
     shared: list[SharedObject] = Field(
-        description="objects whose lines threads on different NUMA nodes take from each other, most first"
+        description="objects whose lines threads take from each other, where that costs time, most first"
     )
     hint_faults: float | None = Field(
         default=None, description="counted: faults of NUMA balancing; null under policies without it"
