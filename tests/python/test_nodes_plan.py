@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -37,6 +38,17 @@ def traced(program: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return trace, max(pl.trace(trace).objects, key=lambda known: known.bytes).name
 
 
+def command(*words: str) -> str:
+    """Return what the command line prints."""
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["pagelens", *words])
+        with contextlib.redirect_stdout(printed), pytest.raises(SystemExit) as ended:
+            main()
+    assert not ended.value.code
+    return printed.getvalue()
+
+
 @pytest.fixture(scope="module")
 def explained(traced: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """The folder of an explanation, what it printed, and the name of the array."""
@@ -45,13 +57,7 @@ def explained(traced: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory
     trace, array = traced
     words = ["explain", str(trace), "--machine", str(folder / "small.toml"), "--nodes", "1"]
     words += ["--history", "boot; run", "--policies", f"aged,touch:{array},interleave:{array}"]
-    printed = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["pagelens", *words, "-o", str(folder / "out")])
-        with contextlib.redirect_stdout(printed), pytest.raises(SystemExit) as ended:
-            main()
-    assert not ended.value.code
-    return folder / "out", printed.getvalue(), array
+    return folder / "out", command(*words, "-o", str(folder / "out")), array
 
 
 @pytest.mark.long
@@ -97,3 +103,38 @@ def test_the_plan_lands_as_advised_on_two_nodes(explained: tuple[Path, str, str]
     on_node = matrix["bytes_on_node"]
     assert sum(on_node.values()) == pytest.approx(16 * MIB, abs=8192)
     assert on_node["0"] == pytest.approx(on_node["1"], abs=8192)
+
+
+@pytest.mark.long
+def test_what_place_plans_for_an_openmp_triad_lands_page_by_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traced here with more threads than the guest has processors, then run by its plan in the guest."""
+    source = PROGRAMS / "serial_triad.c"
+    program = build(source, tmp_path / "serial_triad", "-g", "-fopenmp")
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    pl.record([program, "6"], tmp_path / "app.trace", progress=False)
+    (tmp_path / "small.toml").write_text(TWO_NODES)
+    words = ["place", str(tmp_path / "app.trace"), "--machine", str(tmp_path / "small.toml"), "--ranks", "1"]
+    said = command(*words, "-o", str(tmp_path / "out"))
+    plan = read_plan(tmp_path / "out" / NAME)
+    lines = source.read_text().splitlines()
+    called_from = [int(re.findall(r"serial_triad.c:(\d+)", of.name)[-1]) for of in plan.objects]
+    planned = {lines[line - 1].split()[1] for line in called_from}
+    assert planned
+    assert planned < {"a", "b", "c"}  # two memories serve the program best if some arrays stay together
+    assert all(of.policy == "interleave" and of.nodes == [0, 1] for of in plan.objects)
+    assert said.count("interleave 0,1") == len(planned)
+    root = Initramfs()
+    words = add_planned(root, "/app/serial_triad", program, plan, NO_TIERS, "/report")
+    with Guest("6.1", 512 * MIB, root, nodes=2, cpus=2, append="numa_balancing=disable") as guest:
+        plain = guest.run(words[-1], "2", "say").checked()
+        placed = guest.run(*words, "2", "say").checked()
+    by_array = [dict(line.split() for line in of.splitlines()) for of in (plain, placed)]
+    pages = 4 * MIB >> 12
+    for name in "abc":
+        assert by_array[0][name] in ("0" * pages, "1" * pages)
+        if name in planned:
+            assert by_array[1][name] in ("01" * (pages // 2), "10" * (pages // 2))
+        else:
+            assert by_array[1][name] in ("0" * pages, "1" * pages)
