@@ -75,6 +75,18 @@ def test_seconds_are_those_of_a_simulation(placed: OnNodes, simulation: Simulati
     assert over.times.time_s[loop] < 0.9 * first.times.time_s[loop]
 
 
+def test_cores_wait_for_far_lines_where_few_are_in_flight(workload: DeclaredWorkload) -> None:
+    machine = two_nodes().with_values({"cores.outstanding_lines": 2})
+    simulation = Simulation(workload, machine, 1)
+    first, over = (run_of(simulation, name) for name in ("aged", "interleave:serial"))
+    loop = 1
+    assert over.times.time_s[loop] == over.times.resources["latency"][loop]
+    seconds = Seconds(machine, first, simulation.cores_used)
+    serial = [known.name for known in workload.objects].index("serial")
+    spread = next(way for way in ways_of(machine) if way.policy == "interleave")
+    assert seconds.of_phases({serial: spread})[loop] == pytest.approx(over.times.time_s[loop], rel=0.01)
+
+
 def test_no_other_set_of_ways_is_faster(placed: OnNodes, simulation: Simulation) -> None:
     machine = simulation.machine
     seconds = Seconds(machine, run_of(simulation, "aged"), simulation.cores_used)
