@@ -22,4 +22,5 @@ from .words import (
     large_page_note as large_page_note,
     stopped_note as stopped_note,
     taken_lines_note as taken_lines_note,
+    taken_note as taken_note,
 )

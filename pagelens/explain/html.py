@@ -15,6 +15,7 @@ from pagelens.explain.words import (
     large_page_note,
     stopped_note,
     taken_lines_note,
+    taken_note,
 )
 from pagelens.report.page import page_template
 from pagelens.statistics import BOOTSTRAP_RESAMPLES
@@ -50,6 +51,7 @@ def render_html(e: Explanation) -> str:
             "ratio": lambda value: f"{value:.2f}",
             "seconds": format_time,
             "size": format_size,
+            "taken_note": taken_note,
         },
     )
     return template.render(

@@ -54,6 +54,9 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
         remote_share=float(remote / max(1.0, both.sum())),
         objects=_objects(rows, float(remote) * nodes),
         shared=_shared(rows, nodes),
+        taken_at_no_cost=None
+        if np.diagonal(topology.line_latency).all()
+        else float(rows.filter(pl.col("from") == pl.col("to"))["taken"].sum()) / nodes,
         parts=sorted((part for part in parts if part.busy_s > 0), key=lambda part: (-part.busy_s, part.name)),
         **balancing,
     )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from pagelens.accesses.job import RESIDENT
 from pagelens.address.units import HUGE_PAGE_BYTES
-from pagelens.explain.model import Distribution, JobRecord, ProgramRecord
+from pagelens.explain.model import Distribution, JobRecord, NumaRecord, ProgramRecord
 from pagelens.statistics import CONFIDENCE
 from pagelens.units import format_binary_size, format_count, format_share, format_size
 
@@ -51,6 +51,17 @@ def stopped_note(distributions: Sequence[Distribution], nodes: int) -> str:
             stopped.setdefault(d.nodes, []).append(f"'{d.policy}'")
     parts = [f"{n} under {', '.join(names)}" for n, names in sorted(stopped.items())]
     return f"Fewer nodes were enough for some policies: {'; '.join(parts)}." if parts else ""
+
+
+def taken_note(numa: NumaRecord) -> str:
+    """Say how many lines cores take from each other at no cost; empty if there are none."""
+    if not numa.taken_at_no_cost:
+        return ""
+    return (
+        f"{format_count(numa.taken_at_no_cost)} of these lines are taken between cores of one NUMA node. "
+        "They cost nothing in the model, because the machine file does not state how long that takes "
+        "(cores.line_latency)."
+    )
 
 
 def large_page_note(d: Distribution) -> str:

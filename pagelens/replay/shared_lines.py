@@ -20,14 +20,14 @@ RARE = (1 << 64) - 1  # the number of all lines that are taken rarely, together
 class SharedLines:
     """Lines taken from the caches of other cores, and how long the busiest one is under way."""
 
-    taken: Floats  # [phase, object, from, to] by cores of a node, from those of a node, if that costs time
+    taken: Floats  # [phase, object, from, to] by cores of a node, from those of a node, which may be the same
     busiest_s: Floats  # [phase] seconds
 
 
 def shared_lines(
     rows: NDArray[np.uint64], topology: Topology, node_of_thread: NDArray[np.uint8], phases: int, objects: int
 ) -> SharedLines | None:
-    """Return what threads take from each other at a cost; None if the program states nothing.
+    """Return what threads take from each other; None if the program states nothing.
 
     `rows` are a program's `taken_lines`, and `node_of_thread` has the nodes [copy, thread] of the threads of
     all copies of the program. Threads of one node take lines from each other at no cost if the machine states
@@ -44,7 +44,7 @@ def shared_lines(
     pairs, of_pair = np.unique(np.stack([rows[:, 0], line], axis=1), axis=0, return_inverse=True)
     for nodes in node_of_thread:
         latency = topology.line_latency[nodes[taker], nodes[giver]]
-        np.add.at(taken, (phase, of_object, nodes[taker], nodes[giver]), count * (latency > 0))
+        np.add.at(taken, (phase, of_object, nodes[taker], nodes[giver]), count)
         seconds = count * latency
         of_line = np.bincount(of_pair.ravel(), seconds, minlength=len(pairs))
         of_line[pairs[:, 1] == RARE] = 0

@@ -94,6 +94,28 @@ def test_explain_names_the_object_and_what_it_costs(
     assert "and every line that threads take from each other from the farthest NUMA node, the" in bounded
 
 
+def test_lines_of_one_node_are_counted_where_they_have_no_price(
+    traced: Callable[[int], TraceWorkload], machine: Machine
+) -> None:
+    assert machine.numa is not None
+    numa = machine.numa.model_copy(update={"line_latencies": None})
+    free = machine.model_copy(update={"numa": numa})
+    workload, of_cores = traced(8), {}
+    for name, of in (("priced", machine), ("free", free)):
+        ensemble = pl.simulate(workload, of, ["close"], nodes=1, history="boot; run", ranks=1, progress=False)
+        of_cores[name] = pl.explain(ensemble)
+    (priced,), (counted,) = (of.numa or () for of in of_cores.values())
+    assert priced.shared == counted.shared
+    assert priced.taken_at_no_cost is None
+    assert counted.taken_at_no_cost == pytest.approx(sum(of.taken for of in counted.shared))
+    said = [" ".join(render_terminal(of).split()) for of in of_cores.values()]
+    assert ["cost nothing in the model" in text for text in said] == [False, True]
+    assert "cost nothing in the model" in render_html(of_cores["free"])
+    seconds = [of.attributions[0].part(NUMA_SHARED).seconds for of in of_cores.values()]
+    assert seconds[0] > 0
+    assert seconds[1] == 0
+
+
 def test_no_placement_takes_longer_than_the_bound(
     traced: Callable[[int], TraceWorkload], machine: Machine
 ) -> None:
@@ -124,7 +146,7 @@ def test_seconds_are_those_of_the_lines_that_change_caches() -> None:
     free = load_machine("genoa-9654-2s").topology  # states no latency within a node
     found = shared_lines(rows, free, nodes, 1, 3)
     assert found is not None
-    assert found.taken[0, 1].tolist() == [[0, 900], [220, 0]]
+    assert found.taken[0, 1].tolist() == [[0, 900], [220, 1120]]
     assert found.busiest_s[0] == pytest.approx(150 * 200e-9)
     assert shared_lines(rows[:0], free, nodes, 1, 3) is None
 

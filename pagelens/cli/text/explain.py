@@ -16,6 +16,7 @@ from pagelens.explain import (
     large_page_note,
     stopped_note,
     taken_lines_note,
+    taken_note,
 )
 from pagelens.replay import MECHANISMS
 from pagelens.report import terminal_width
@@ -226,6 +227,9 @@ def _numa(e: Explanation) -> Iterator[str]:
         for shared in found.shared[:_TOP]:
             name = shorten_object(shared.name, width)
             yield f"  {name:<{width}} {format_count(shared.taken):>9} {format_share(shared.share):>9}"
+        yield from textwrap.wrap(
+            taken_note(found), terminal_width(), initial_indent="  ", subsequent_indent="  "
+        )
     if note := taken_lines_note(e.program):
         yield from _heading(f"  {note}", "  ")
     for record in e.numa or []:

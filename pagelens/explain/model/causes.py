@@ -91,7 +91,7 @@ class NumaObject(Record):
 
 
 class SharedObject(Record):
-    """How often threads take lines of one object from each other, where that costs time: counted."""
+    """How often threads take lines of one object from each other: counted."""
 
     name: str
     taken: float
@@ -113,7 +113,12 @@ class NumaRecord(Record):
     objects: list[NumaObject] = Field(description="most remote lines first")
     parts: list[NumaPart] = Field(description="busiest first")
     shared: list[SharedObject] = Field(
-        description="objects whose lines threads take from each other, where that costs time, most first"
+        description="objects whose lines threads take from each other, most first"
+    )
+    taken_at_no_cost: float | None = Field(
+        default=None,
+        description="counted: the lines that cores of one node take from each other, if the machine file "
+        "does not state how long that takes; null if it does",
     )
     hint_faults: float | None = Field(
         default=None, description="counted: faults of NUMA balancing; null under policies without it"
