@@ -2,7 +2,9 @@
 // alternatives.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/address/units.hpp"
 #include "core/frames/maybe_frame.hpp"
@@ -29,6 +31,19 @@ class FrameSource {
     virtual ~FrameSource() = default;
     // Returns the first of 2^order neighbouring frames, aligned to their number, or nothing.
     virtual MaybeFrame alloc(const Request& request) = 0;
+    // Returns how many single frames there were for these pages, one after the other, and writes
+    // them to `frames`, which is as long. They are those that as many calls of alloc() would give.
+    virtual std::size_t alloc_each(Request request, std::span<const std::uint32_t> pages,
+                                   std::span<Frame> frames) {
+        std::size_t given = 0;
+        for (; given < pages.size(); ++given) {
+            request.page = pages[given];
+            const MaybeFrame frame = alloc(request);
+            if (!frame) break;
+            frames[given] = *frame;
+        }
+        return given;
+    }
     // Gives back what alloc(request) gave.
     virtual void free(const Request& request, Frame frame) = 0;
     // Makes single frames random from now on, if the placement adapts.

@@ -43,6 +43,28 @@ class KernelFrames : public FrameSource {
         return node_.alloc(own);
     }
 
+    // A single page, which may fill the CPU's list, and then a run of what lies there.
+    std::size_t alloc_each(Request request, std::span<const std::uint32_t> pages,
+                           std::span<Frame> frames) override {
+        Memory& memory = node_.memory();
+        std::size_t given = 0;
+        while (given < pages.size()) {
+            request.page = pages[given];
+            const MaybeFrame frame = alloc(request);
+            if (!frame) break;
+            frames[given++] = *frame;
+            if (given == pages.size() || bound_ < binding_.size() || request.sparing) continue;
+            const Request own{.cpu = cpu_of(request),
+                              .type = request.type,
+                              .numas = request.numas,
+                              .home = request.home};
+            const auto most = static_cast<std::uint32_t>(pages.size() - given);
+            memory.map().for_frames(memory.alloc_listed(own, Memory::Mark::low, most),
+                                    [&](Frame listed) { frames[given++] = listed; });
+        }
+        return given;
+    }
+
     void free(const Request& request, Frame frame) override {
         if (request.order == gigantic_order) return gigantic_.push_back(frame);
         if (request.order == huge_order && pooled_) {

@@ -118,6 +118,17 @@ class Memmap {
         }
         return {run.first, 1, taken};
     }
+    // Calls visit(frame) for the frames of a run, in the order in which split() takes them one by
+    // one.
+    template <class Visit>
+    void for_frames(const Run& run, Visit&& visit) const {
+        for (std::uint32_t i = 0; i < run.units(); ++i) {
+            const Unit unit = run.at(i);
+            const Parts first = run.parts & first_parts(unit);
+            for_parts(unit, first, visit);
+            for_parts(unit, run.parts & ~first, visit);
+        }
+    }
     // Returns those frames of a unit that are taken first where single frames are asked for. Pages
     // that stay lie anywhere in their units. If it were always the lowest frame, the lowest slots
     // would stay empty.

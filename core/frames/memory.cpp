@@ -209,6 +209,16 @@ Run Memory::alloc_run(const Request& request, Mark mark, std::uint32_t most) {
     return run;
 }
 
+Run Memory::alloc_listed(const Request& request, Mark mark, std::uint32_t most) {
+    Run run;
+    try_zones(request, 1, mark, [&](std::uint8_t zone, bool) {
+        if (per_cpu_[zone].serves(small_order))
+            run = per_cpu_[zone].take_listed(map_, request.cpu, request.type, most);
+        return true;
+    });
+    return run;
+}
+
 // Does as zone_watermark_ok(), but does not look whether there are blocks of the level: that shows
 // when one is taken.
 bool Memory::above(const Zone& zone, ZoneKind preferred, std::uint32_t frames, Mark mark) const {

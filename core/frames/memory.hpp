@@ -58,6 +58,10 @@ class Memory {
     // Returns up to `most` > 0 single pages, as neighbours or in one unit of the grain; the count
     // is 0 where alloc would give nothing. The request's order is not looked at.
     Run alloc_run(const Request& request, Mark mark, std::uint32_t most);
+    // Returns single pages that lie in a list of the CPU. They are those that as many calls for one
+    // page would give. The count is 0 where such a call would not take from a list, or fill it
+    // first.
+    Run alloc_listed(const Request& request, Mark mark, std::uint32_t most);
     // Gives single pages back in the run's order. Precondition: it lies in at most two pageblocks.
     void free_run(unsigned cpu, Run run);
     // Gives back what an alloc of this order gave, through the lists of `cpu`.

@@ -32,6 +32,13 @@ class PerCpuLists {
         Cpu& cpu = cpus_[cpu_index];
         List& list = cpu.list[index_of(small_order, type)];
         if (list.empty() && !refill(map, zone, cpu, list, type, no_fragment)) return {};
+        return take_listed(map, cpu_index, type, most);
+    }
+    // The same, but without a refill.
+    Run take_listed(const Memmap& map, unsigned cpu_index, MigrateType type, std::uint32_t most) {
+        Cpu& cpu = cpus_[cpu_index];
+        List& list = cpu.list[index_of(small_order, type)];
+        if (list.empty()) return {};
         const Run run = take_head(map, list, most);
         if (list.empty()) list.drop_tail();
         const std::uint32_t frames = map.frames_of(run);

@@ -105,7 +105,7 @@ class MemorySideCache {
         return same;
     }
 
-    void prefetch(std::uint32_t set) {
+    void prefetch(std::uint32_t set) const {
         __builtin_prefetch(rows_.data() + std::size_t{set} * ways_ * 64, 1);
     }
 

@@ -44,6 +44,12 @@ class MemorySide {
         used_.emplace(sampling_.dense_size(frames), touched);
     }
 
+    // Ahead of access(): the state of neighbouring pages may lie anywhere.
+    [[gnu::always_inline]] void prefetch(std::uint32_t frame) const {
+        if (main_) main_->prefetch(frame);
+        if (two_way_) two_way_->prefetch(frame);
+    }
+
     // Lines of a sampled frame, read or written on behalf of an object.
     void access(unsigned phase, std::uint16_t object, std::uint32_t frame, std::uint64_t lines,
                 bool write) {
@@ -90,6 +96,9 @@ class MemorySide {
               cache_(sampling.dense_size(slots / ways), ways, touched) {}
         RowResult access(std::uint32_t frame, std::uint64_t lines, bool write) {
             return cache_.access(sampling_.dense(set_of(frame)), frame >> set_bits_, lines, write);
+        }
+        void prefetch(std::uint32_t frame) const {
+            cache_.prefetch(sampling_.dense(set_of(frame)));
         }
         [[nodiscard]] std::uint32_t set_of(std::uint32_t frame) const {
             return frame & ((1u << set_bits_) - 1);

@@ -117,6 +117,18 @@ MaybeFrame RankPages::alloc(std::uint32_t rank, std::uint32_t page, unsigned ord
     return source_->alloc(request);
 }
 
+void RankPages::take_for(std::span<const std::uint32_t> pages) {
+    fresh_.clear();
+    for (const std::uint32_t page : pages) {
+        if (mapped(page)) continue;
+        give_back();
+        states_[page] = unlisted;  // it may come again
+        fresh_.push_back(page);
+    }
+    given_.resize(fresh_.size());
+    if (source_->alloc_each({.cpu = 0}, fresh_, given_) < fresh_.size()) out_of_memory();
+}
+
 void RankPages::map_read(std::uint32_t page, std::uint32_t cached, unsigned thread) {
     if (mapped(page)) return;
     give_back();

@@ -42,6 +42,11 @@ class RankPages {
     // gives large pages, the first touch in one takes it whole. Throws OutOfMemory.
     template <class Cleared>
     void map_write(std::uint32_t page, Cleared&& cleared, unsigned thread = 0);
+    // The first writes of many pages, one after the other, which never show a file. Does what
+    // map_write() does for those that have no frames yet. Calls cleared(page, first frame, frames)
+    // as map_write() does, and then comes(page), for each. Throws OutOfMemory.
+    template <class Cleared, class Comes>
+    void map_each(std::span<const std::uint32_t> pages, Cleared&& cleared, Comes&& comes);
     // The first read of a page that shows page `cached` of the page cache: all ranks have its one
     // frame there, which the cache keeps, until they write the page. Throws OutOfMemory.
     void map_read(std::uint32_t page, std::uint32_t cached, unsigned thread = 0);
@@ -64,6 +69,8 @@ class RankPages {
     std::uint64_t move(std::uint32_t page, unsigned thread, Moved&& moved);
 
     [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] > leaving; }
+    // Whether some of its frames are listed (for_sampled()).
+    [[nodiscard]] bool listed(std::uint32_t page) const { return states_[page] >= first_list; }
     // Whether its frames are the ranks' own, as a write needs them.
     [[nodiscard]] bool writable(std::uint32_t page) const { return mapped(page) && !shared_[page]; }
     // Returns the rank that stands for all that have the same frame as this one.
@@ -200,6 +207,8 @@ class RankPages {
         return frames_[std::size_t{page} * ranks_ + rank];
     }
     [[noreturn]] void out_of_memory() const;
+    // Puts those of `pages` that have no frames into fresh_, and hands out frames for them.
+    void take_for(std::span<const std::uint32_t> pages);
 
     std::uint32_t ranks_;
     Sampling sampling_;
@@ -233,6 +242,8 @@ class RankPages {
     HugeVector<std::uint32_t> block_pages_;  // pages block by block
     std::vector<std::uint32_t> large_;       // [block][rank] first frame of its large page
     std::uint64_t huge_pages_ = 0, small_fallbacks_ = 0;
+    std::vector<std::uint32_t> fresh_;  // pages that map_each() maps
+    std::vector<Frame> given_;          // their frames
 };
 
 template <class Cleared>
@@ -248,6 +259,29 @@ void RankPages::map_write(std::uint32_t page, Cleared&& cleared, unsigned thread
         frame = take_small(rank, page, cleared, thread);
     }
     list_sampled(page);
+}
+
+template <class Cleared, class Comes>
+void RankPages::map_each(std::span<const std::uint32_t> pages, Cleared&& cleared, Comes&& comes) {
+    if (ranks_ > 1 || !block_of_.empty() || numa_ != nullptr) {
+        for (const std::uint32_t page : pages) {
+            if (mapped(page)) continue;
+            map_write(page, [&](std::uint32_t, std::uint32_t first, std::uint32_t frames) {
+                cleared(page, first, frames);
+            });
+            comes(page);
+        }
+        return;
+    }
+    take_for(pages);
+    for (std::size_t i = 0; i < fresh_.size(); ++i) {
+        const std::uint32_t page = fresh_[i], frame = given_[i].raw();
+        frames_[page] = frame;
+        population_.add(frame);
+        cleared(page, frame, 1u);
+        list_sampled(page);
+        comes(page);
+    }
 }
 
 template <class Cleared>

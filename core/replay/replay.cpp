@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "core/accesses/sweep_blocks.hpp"
 #include "core/replay/conflict_watch.hpp"
 #include "core/replay/memory_side.hpp"
 #include "core/replay/rows_behind.hpp"
@@ -96,18 +97,12 @@ class Replay {
     }
 
     Counters run(const UnderWay& under_way) {
-        const auto cursor = program_.open();
-        for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
-            under_way.at(cursor->done());
-            for (const Op& op : ops.first(std::min(far, ops.size()))) prefetch(op);
-            for (const Op& op : ops.first(std::min(near, ops.size()))) prefetch_frames(op);
-            for (std::size_t i = 0; i < ops.size(); ++i) {
-                if (i + far < ops.size()) prefetch(ops[i + far]);
-                if (i + near < ops.size()) prefetch_frames(ops[i + near]);
-                step(ops[i]);
-            }
-            if (watch_ && watch_->look(counters_)) shuffle();
-        }
+        // An L2 needs the ops of half of all pages, which are as fast to make all.
+        if (const auto blocks = watch_ || caches_ || l2_ ? nullptr : SweepBlocks::of(program_);
+            blocks != nullptr && (!rows_ || rows_->can_pass(*blocks)))
+            run_blocks(*blocks, under_way);
+        else
+            run_ops(under_way);
         if (caches_) caches_->leave(phase_);
         if (rows_) rows_->finish();
         if (options_.scaled) scale_.scale(counters_, sampling_.factor());
@@ -119,6 +114,95 @@ class Replay {
 
   private:
     static constexpr std::size_t far = 16, near = 8;  // ops between a prefetch and its use
+
+    void run_ops(const UnderWay& under_way) {
+        const auto cursor = program_.open();
+        for (auto ops = cursor->next(); !ops.empty(); ops = cursor->next()) {
+            under_way.at(cursor->done());
+            run_ops(ops);
+            if (watch_ && watch_->look(counters_)) shuffle();
+        }
+    }
+
+    void run_ops(std::span<const Op> ops) {
+        for (const Op& op : ops.first(std::min(far, ops.size()))) prefetch(op);
+        for (const Op& op : ops.first(std::min(near, ops.size()))) prefetch_frames(op);
+        for (std::size_t i = 0; i < ops.size(); ++i) {
+            if (i + far < ops.size()) prefetch(ops[i + far]);
+            if (i + near < ops.size()) prefetch_frames(ops[i + near]);
+            step(ops[i]);
+        }
+    }
+
+    // Does the same block by block: hands out its frames, counts its lines, and goes through the
+    // ops of those pages alone whose frames are simulated.
+    void run_blocks(SweepBlocks& blocks, const UnderWay& under_way) {
+        PageSet wanted(program_.pages().size()), all(rows_ ? program_.pages().size() : 0);
+        if (rows_) all.add(0, program_.pages().size());
+        while (true) {
+            const bool more = blocks.next();
+            for (const Op& op : blocks.before()) {
+                step(op);
+                if (op.kind() == OpKind::unmap) wanted.remove(op.page, op.page + op.lines);
+            }
+            if (!more) return;
+            under_way.at(blocks.done());
+            if (rows_ && !rows_->passes(blocks)) {
+                run_ops(blocks.of(all));
+                for (const std::uint32_t page : blocks.maps())
+                    if (pages_.listed(page)) wanted.add(page);
+                continue;
+            }
+            take_frames(blocks.maps(), wanted);
+            for (std::uint16_t object = 0; object < blocks.lines().size(); ++object)
+                scale_.moved(phase_, object, options_.ranks * blocks.lines()[object]);
+            run_wanted(blocks.of(wanted));
+            if (rows_) rows_->pass(blocks);
+        }
+    }
+
+    void run_wanted(std::span<const Op> ops) {
+        for (std::size_t i = 0; i < ops.size(); ++i) {
+            if (i + far < ops.size()) pages_.prefetch_frames(ops[i + far].page);
+            if (i + near < ops.size()) prefetch_memory(ops[i + near].page);
+            if (ops[i].kind() == OpKind::map_write)
+                clear_mapped(ops[i].page);
+            else
+                move_sampled(ops[i]);
+        }
+    }
+
+    // Pages get their frames. What of these is sampled is cleared when the block's ops come there.
+    void take_frames(std::span<const std::uint32_t> pages, PageSet& wanted) {
+        std::uint64_t given = 0;
+        clears_.clear();
+        next_clear_ = 0;
+        pages_.map_each(
+            pages,
+            [&](std::uint32_t page, std::uint32_t first, std::uint32_t frames) {
+                given += frames;
+                bool is_sampled = false;
+                for (std::uint32_t i = 0; i < frames; ++i)
+                    is_sampled |= sampling_.covers(first + i);
+                if (!is_sampled) return;
+                clears_.push_back({page, first, frames});
+                wanted.add(page);
+            },
+            [&](std::uint32_t page) {
+                if (pages_.listed(page)) wanted.add(page);
+                if (rows_) rows_->maps_within(page);
+            });
+        count_cleared(given);
+    }
+    void clear_mapped(std::uint32_t page) {
+        for (; next_clear_ < clears_.size() && clears_[next_clear_].page == page; ++next_clear_) {
+            const Cleared& cleared = clears_[next_clear_];
+            for (std::uint32_t i = 0; i < cleared.frames; ++i) clear_sampled(cleared.first + i);
+        }
+    }
+    [[gnu::always_inline]] void prefetch_memory(std::uint32_t page) const {
+        if (options_.ranks == 1) memory_.prefetch(pages_.frame(page, 0));
+    }
 
     static bool has_page(const Op& op) {
         return op.kind() != OpKind::phase && op.kind() != OpKind::meet;
@@ -175,6 +259,11 @@ class Replay {
         scale_.moved(
             phase_, op.object,
             std::uint64_t{options_.ranks} * static_cast<unsigned>(std::popcount(op.lines)));
+        move_sampled(op);
+        if (caches_ && caches_->due()) caches_->flush(phase_);
+    }
+
+    void move_sampled(const Op& op) {
         pages_.for_sampled(op.page, op.lines,
                            [&](std::span<const RankPage> pages, std::uint64_t lines) {
                                if (caches_) {
@@ -191,7 +280,6 @@ class Replay {
                                    to_l2(op, pages, lines);
                                }
                            });
-        if (caches_ && caches_->due()) caches_->flush(phase_);
     }
 
     // All frames of the sampled colours share the caches' sets.
@@ -334,16 +422,26 @@ class Replay {
 
     // The kernel clears a page before it hands it out.
     void clear(std::uint32_t frame, std::uint32_t core) {
-        scale_.past_caches(phase_, page_clearing, lines_per_page);
-        scale_.to_caches(phase_, static_cast<unsigned>(std::popcount(sampling_.among())));
-        const bool covered = sampling_.covers(frame);
+        count_cleared(1);
         const std::uint64_t lines = sampling_.lines(frame);
-        if (covered) {
+        if (!caches_) return clear_sampled(frame);
+        if (sampling_.covers(frame)) {
             simulate(page_clearing, lines);
             owners_.set(frame, page_clearing);
         }
-        if (caches_ && lines != 0) push(lines, frame, core, AccessKind::stream_store);
-        if (!caches_ && covered) memory_.access(phase_, page_clearing, frame, lines, true);
+        if (lines != 0) push(lines, frame, core, AccessKind::stream_store);
+    }
+    void count_cleared(std::uint64_t frames) {
+        scale_.past_caches(phase_, page_clearing, frames * lines_per_page);
+        scale_.to_caches(phase_, frames * static_cast<unsigned>(std::popcount(sampling_.among())));
+    }
+    // Past all caches but the memory-side one.
+    void clear_sampled(std::uint32_t frame) {
+        if (!sampling_.covers(frame)) return;
+        const std::uint64_t lines = sampling_.lines(frame);
+        simulate(page_clearing, lines);
+        owners_.set(frame, page_clearing);
+        memory_.access(phase_, page_clearing, frame, lines, true);
     }
 
     // The pages are copied. (What the L2 caches hold of their old frames stays until it is
@@ -383,6 +481,12 @@ class Replay {
     std::optional<ConflictWatch> watch_;
     std::optional<RowsBehind> rows_;
     SampleScale scale_;
+    // Frames that a page of the block has got, some of them sampled, in the order of the maps.
+    struct Cleared {
+        std::uint32_t page, first, frames;
+    };
+    std::vector<Cleared> clears_;
+    std::size_t next_clear_ = 0;  // where the block's ops are
 };
 
 }  // namespace

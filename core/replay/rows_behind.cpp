@@ -58,6 +58,15 @@ void RowsBehind::enter(unsigned phase) {
     advance();
 }
 
+void RowsBehind::pass(const SweepBlocks& block) {
+    block.for_all([&](std::uint32_t moment, OpKind kind, std::uint32_t page, std::uint64_t lines) {
+        if (kind == OpKind::map_write) return tenants_.cleared_at(page, moment);
+        tenants_.used_at(page, lines, kind != OpKind::fetch, moment);
+    });
+    tenants_.end_block(block.moments());
+    place_[phase_] += block.most_lines();
+}
+
 void RowsBehind::unmapping(std::uint32_t first, std::uint64_t count) {
     for (std::uint32_t page = first; page < first + count; ++page)
         if (pages_.mapped(page)) tenants_.go(pages_, page);

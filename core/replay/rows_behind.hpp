@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "core/accesses/sweep_blocks.hpp"
 #include "core/machine/dram.hpp"
 #include "core/replay/cache_groups.hpp"
 #include "core/replay/counters.hpp"
@@ -55,6 +56,16 @@ class RowsBehind {
         place_[phase_] += most_lines(op);
         if (place_[phase_] >= due_) advance();
     }
+    // What the replay does block by block, if it can: passes() says whether a block may be passed
+    // at once, because no stretch reaches into it; then pages get frames; pass() ends the block.
+    [[nodiscard]] bool can_pass(const SweepBlocks& blocks) const {
+        return ranks_ == 1 && blocks.moments_of_all() < 1u << 31;
+    }
+    [[nodiscard]] bool passes(const SweepBlocks& block) const {
+        return !active_ && place_[phase_] + block.most_lines() < due_;
+    }
+    void maps_within(std::uint32_t page) { tenants_.come_within(pages_, page); }
+    void pass(const SweepBlocks& block);
     void enter(unsigned phase);
     void finish() { to_dram(); }
     // Frames change: call `gone` before, `back` after.

@@ -1,5 +1,6 @@
 #include "core/replay/slot_tenants.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace pagelens {
@@ -33,7 +34,7 @@ SlotTenants::Found SlotTenants::look(const RankPages& pages, std::uint32_t page,
         const Use& use = uses_[of];
         const bool ever = (use.lines >> line & 1) != 0;
         std::uint32_t used = ever ? use.used : cleared_[of];
-        std::uint32_t written = ever ? use.written : cleared_[of];
+        std::uint32_t written = std::max(ever ? use.written : 0, cleared_[of]);
         if (of == page && (reached[by] >> line & 1) != 0) {
             used = now;
             if (write) written = now;

@@ -8,6 +8,7 @@
 // forgotten, and with it the lines that it left in its slot.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -44,7 +45,7 @@ class SlotTenants {
     // Every rank wrote all of a page that has just come.
     void cleared(std::uint32_t page) {
         const std::uint32_t now = tick();
-        uses_[page] = {.used = 0, .written = now, .lines = 0};
+        uses_[page] = {};
         cleared_[page] = now;
     }
     // Every rank used lines of a page.
@@ -54,6 +55,24 @@ class SlotTenants {
         use.lines |= lines;
         if (write) use.written = use.used;
     }
+    // What happened in a block of ops, in any order, at moments counted from when it began: a page
+    // comes, and is cleared if it has come in this block; lines are used. Then the block ends.
+    void come_within(const RankPages& pages, std::uint32_t page) {
+        come(pages, page);
+        cleared_[page] = soon;
+    }
+    void cleared_at(std::uint32_t page, std::uint32_t moment) {
+        if (cleared_[page] > clock_) cleared_[page] = std::min(cleared_[page], clock_ + 1 + moment);
+    }
+    void used_at(std::uint32_t page, std::uint64_t lines, bool write, std::uint32_t moment) {
+        Use& use = uses_[page];
+        const std::uint32_t then = clock_ + 1 + moment;
+        use.used = std::max(use.used, then);
+        use.written = std::max(use.written, write ? then : 0);
+        use.lines |= lines;
+    }
+    // Precondition: fewer than 2^32 - 2 moments pass in all.
+    void end_block(std::uint64_t moments) { clock_ += static_cast<std::uint32_t>(moments); }
     [[nodiscard]] bool was_cleared(std::uint32_t page) const { return cleared_[page] != 0; }
     void prefetch(std::uint32_t page) const { __builtin_prefetch(&uses_[page], 1); }
     void prefetch_to_come(std::uint32_t page) const {
@@ -78,6 +97,7 @@ class SlotTenants {
         std::uint32_t used = 0, written = 0;
         std::uint64_t lines = 0;  // used since it was cleared, whenever
     };
+    static constexpr std::uint32_t soon = ~0u;  // a page that has come is cleared in this block
     void forget(std::uint32_t page) {
         uses_[page] = {};
         cleared_[page] = 0;
@@ -101,7 +121,7 @@ class SlotTenants {
     std::uint32_t ranks_, ways_, set_mask_;
     std::uint32_t clock_ = 0;
     HugeVector<Use> uses_;               // [page]
-    HugeVector<std::uint32_t> cleared_;  // [page] the moment; apart, as few ops ask for it
+    HugeVector<std::uint32_t> cleared_;  // [page] the moment, a write; apart: few ops ask for it
     ZeroedArray<std::uint32_t> first_;   // [set] 1 + page * ranks + rank of a tenant; 0: none
     HugeVector<std::uint32_t> next_;     // [page * ranks + rank] of the same set
 
