@@ -21,6 +21,6 @@ from .words import (
     job_in_words as job_in_words,
     large_page_note as large_page_note,
     stopped_note as stopped_note,
-    taken_lines_note as taken_lines_note,
-    taken_note as taken_note,
+    overlap_note as overlap_note,
+    unpriced_lines_note as unpriced_lines_note,
 )

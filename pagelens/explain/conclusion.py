@@ -30,9 +30,9 @@ from pagelens.explain.words import (
     RESOURCES_IN_WORDS,
     as_long,
     few_nodes_note,
+    overlap_note,
     percent,
     simulated_nodes,
-    taken_lines_note,
     times,
 )
 from pagelens.units import format_share
@@ -165,7 +165,7 @@ def _bounded(bounds: BoundsRecord, machine: MachineRecord, program: ProgramRecor
         return []
     more = 100 * (bounds.most_s / bounds.least_s - 1)
     on_nodes = any(stated.name.startswith("numa.") for stated in machine.inputs)
-    taken = on_nodes and bool(taken_lines_note(program))
+    taken = on_nodes and bool(overlap_note(program))
     others = ", and every line that threads take from each other from the farthest NUMA node" if taken else ""
     return [
         f"No placement can: even if every line that leaves L1 came from the worst place in memory{others}, "

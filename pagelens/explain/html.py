@@ -13,9 +13,9 @@ from pagelens.explain.words import (
     RESOURCES_IN_WORDS,
     job_in_words,
     large_page_note,
+    overlap_note,
     stopped_note,
-    taken_lines_note,
-    taken_note,
+    unpriced_lines_note,
 )
 from pagelens.report.page import page_template
 from pagelens.statistics import BOOTSTRAP_RESAMPLES
@@ -51,7 +51,7 @@ def render_html(e: Explanation) -> str:
             "ratio": lambda value: f"{value:.2f}",
             "seconds": format_time,
             "size": format_size,
-            "taken_note": taken_note,
+            "unpriced_lines_note": unpriced_lines_note,
         },
     )
     return template.render(
@@ -66,7 +66,7 @@ def render_html(e: Explanation) -> str:
             if any(d.resource(name).busy_s for d in e.distributions)
         },
         job_cost_in_words=job_cost_in_words,
-        taken_lines_note=taken_lines_note,
+        overlap_note=overlap_note,
         stopped=stopped_note(e.distributions, e.sample.nodes),
         large_page_notes=[note for d in e.distributions if (note := large_page_note(d))],
         interaction=" ".join(

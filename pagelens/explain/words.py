@@ -53,7 +53,7 @@ def stopped_note(distributions: Sequence[Distribution], nodes: int) -> str:
     return f"Fewer nodes were enough for some policies: {'; '.join(parts)}." if parts else ""
 
 
-def taken_note(numa: NumaRecord) -> str:
+def unpriced_lines_note(numa: NumaRecord) -> str:
     """Say how many lines cores take from each other at no cost; empty if there are none."""
     if not numa.taken_at_no_cost:
         return ""
@@ -98,7 +98,7 @@ def _spread(name: str, counts: Sequence[float]) -> str:
     return ", ".join(write(round(count)) for count in counts)
 
 
-def taken_lines_note(program: ProgramRecord) -> str:
+def overlap_note(program: ProgramRecord) -> str:
     """Say which lines threads can take from each other on several NUMA nodes; empty for one thread."""
     processes = program.job.traced_ranks if program.job is not None else 1
     if program.source != "trace" or program.threads <= processes:

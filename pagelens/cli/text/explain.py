@@ -14,9 +14,9 @@ from pagelens.explain import (
     job_cost_in_words,
     job_in_words,
     large_page_note,
+    overlap_note,
     stopped_note,
-    taken_lines_note,
-    taken_note,
+    unpriced_lines_note,
 )
 from pagelens.replay import MECHANISMS
 from pagelens.report import terminal_width
@@ -228,9 +228,9 @@ def _numa(e: Explanation) -> Iterator[str]:
             name = shorten_object(shared.name, width)
             yield f"  {name:<{width}} {format_count(shared.taken):>9} {format_share(shared.share):>9}"
         yield from textwrap.wrap(
-            taken_note(found), terminal_width(), initial_indent="  ", subsequent_indent="  "
+            unpriced_lines_note(found), terminal_width(), initial_indent="  ", subsequent_indent="  "
         )
-    if note := taken_lines_note(e.program):
+    if note := overlap_note(e.program):
         yield from _heading(f"  {note}", "  ")
     for record in e.numa or []:
         if record.pages_moved is not None:
