@@ -263,7 +263,7 @@ void RankPages::map_write(std::uint32_t page, Cleared&& cleared, unsigned thread
 
 template <class Cleared, class Comes>
 void RankPages::map_each(std::span<const std::uint32_t> pages, Cleared&& cleared, Comes&& comes) {
-    if (ranks_ > 1 || !block_of_.empty() || numa_ != nullptr) {
+    if (ranks_ > 1 || base_ || !block_of_.empty() || numa_ != nullptr) {
         for (const std::uint32_t page : pages) {
             if (mapped(page)) continue;
             map_write(page, [&](std::uint32_t, std::uint32_t first, std::uint32_t frames) {

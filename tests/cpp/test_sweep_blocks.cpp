@@ -102,11 +102,13 @@ TEST_CASE("a replay of declared sweeps counts what one of the same ops does") {
         const std::shared_ptr<const Program> sweeps = declare_sweeps(loops);
         const unsigned order = random.below(3) == 0 ? huge_order : small_order;
         const std::uint32_t grain = random.below(2) == 0 ? 1 : 16;
+        const unsigned base_order = random.below(4) == 0 ? 1 : 0;
         const auto placement =
             random.below(2) == 0
                 ? place_at_random(8192, 1, random.below(100))
-                : place_by_kernel(NodeState(linux_layout(8192, 1, 2), grain), order);
-        const Hierarchy machine{.slots = 256, .ways = 1u << random.below(2)};
+                : place_by_kernel(NodeState(linux_layout(8192, 1, 2, dma32_end, base_order), grain),
+                                  order);
+        const Hierarchy machine{.slots = 512, .ways = 1u << random.below(2)};
         ReplayOptions options;
         options.ranks = random.below(2) == 0 ? 1 : 3;
         options.two_way = options.ideal = true;
