@@ -1,7 +1,7 @@
 """Measures in some seconds what a machine file could otherwise only assume of this machine.
 
-STREAM's copy measures the bandwidth of memory, a sum that of the L2, and a chase of pointers how long loads
-of each level take. The number of lines that one core keeps outstanding follows from copy and chase by
+STREAM's copy measures the bandwidth of memory, sums those of the caches, and a chase of pointers how long
+loads of each level take. The number of lines that one core keeps outstanding follows from copy and chase by
 Little's law: lines in flight are the rate at which they come times the time that each takes (Little: A Proof
 for the Queuing Formula L = lambda W, Oper. Res. 9 (1961), 383-387). A copy reads half of the bytes that it
 moves. How many lines are in flight that no prefetcher foresees follows in the same way from RandomAccess.
@@ -24,6 +24,7 @@ from pagelens.machine.caches import L3
 from pagelens.machine.detect.detected_value import Found, read
 from pagelens.measure.choices import cpus_of
 from pagelens.measure.page_faults import file_pages_cost, page_cost, zero_page_cost
+from pagelens.measure.path_widths import path_widths, sum_rate
 from pagelens.measure.session import Report, Request, measure_benchmark
 from pagelens.measure.tlb import Section, chased_pages, usable_arrays, walk_section
 from pagelens.units import format_binary_size, format_rate, format_size, format_time
@@ -62,7 +63,7 @@ def measured_sections(machine: Machine, progress: Progress) -> tuple[Sections, l
 
     (all_cores,) = measure("stream", None, "4k", kernels="copy")
     (one_core,) = measure("stream", "0", "4k", kernels="copy")
-    sizes = _footprints(machine)
+    sizes: Mapping[str, int] = _footprints(machine)
     latencies = dict(zip(sizes, chase(list(sizes.values())), strict=True))
     first = latencies.pop("l1", None)
     found = {
@@ -70,20 +71,17 @@ def measured_sections(machine: Machine, progress: Progress) -> tuple[Sections, l
         for section, ns in latencies.items()
     }
     if machine.l2.shared_by.value == 1:  # one core alone may not use all of an L2 that several share
-        block = machine.l2.size.value // 2
-        (rate,) = measure("l2sum", "0", "4k", block=f"{block}B")
-        bytes_a_second = 1e9 * rate
-        found["l2"]["width"] = read(
-            float(f"{bytes_a_second / _frequency(machine, first):.3g}"),
-            f"measured here: one core sums {format_binary_size(block)} repeatedly, "
-            f"{format_rate(bytes_a_second, 3)}",
-        )
+        sums = {level: sum_rate(sizes[level]) for level in ("l2", "l3") if level in sizes}
+        rates = {level: (sizes[level], rate) for level, (rate, _) in sums.items()}
+        widths = path_widths(machine, _frequency(machine, first), sums["l2"][1], rates)
+        for level, width in widths.items():
+            found[level]["width"] = width
     cores = min(machine.cores.count.value, len(cpus_of(None)))
     if cores > 1 and machine.numa is None:
         some = [(n, measure("stream", _first(n), "4k", kernels="copy")[0]) for n in between(cores)]
-        rates = [(1, one_core), *some, (cores, all_cores)]
+        by_cores = [(1, one_core), *some, (cores, all_cores)]
         found["ddr"]["by_cores"] = read(
-            tuple((n, format_rate(1e9 * rate, 3)) for n, rate in rates),
+            tuple((n, format_rate(1e9 * rate, 3)) for n, rate in by_cores),
             "measured here: STREAM's copy on so many cores, all bytes moved",
         )
     found["ddr"]["bandwidth"] = read(

@@ -11,7 +11,9 @@ from pagelens.machine import choose_machine, measured_file, parse_machine
 from pagelens.machine.detect import Description
 from pagelens.measure import of_machine
 from pagelens.measure.of_machine import usable_ways
+from pagelens.measure.path_widths import path_widths
 from pagelens.measure.tlb import chased_pages, usable_arrays, walk_section
+from pagelens.reproduce.programs.one_core import KERNELS, Core
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -47,8 +49,28 @@ def test_what_is_measured_takes_the_place_of_what_is_assumed(
     assert after.machine.l2.size == before.machine.l2.size
     if after.machine.pipeline is not None:
         assert (after.machine.pipeline.load_misses.source or "").startswith("measured here")
+    if after.machine.l3 is not None:
+        assert after.machine.l3.width is not None
+        assert (after.machine.l3.width.source or "").startswith("measured here")
     assert after.machine.l2.latency is not None
     assert after.machine.l2.latency.value < after.machine.ddr.latency.value
+
+
+@pytest.mark.parametrize("name", ["cori-haswell", "skx-6148", "rome-7352-2s-nps4", "genoa-9654"])
+def test_widths_are_those_with_which_the_model_gives_the_rates(name: str) -> None:
+    """In turn or at once, both ways or not, the sum that is measured is the model's with these widths."""
+    machine = pagelens.machine(name)
+    core, clock = Core(machine, 32), machine.cores.frequency.value
+    rates = {
+        level.lower(): (1 << 20, 64 / core.times(KERNELS["load"], level).resources["caches"][0])
+        for level in ("L2", "L3")
+    }
+    found = path_widths(machine, clock, 32, rates)
+    assert machine.l2.width is not None
+    assert machine.l3 is not None
+    assert machine.l3.width is not None
+    assert found["l2"].value == pytest.approx(machine.l2.width.value, rel=0.01)
+    assert found["l3"].value == pytest.approx(machine.l3.width.value, rel=0.01)
 
 
 def test_a_file_of_another_machine_is_not_taken(kept: Path) -> None:
