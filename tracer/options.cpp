@@ -33,6 +33,7 @@ const struct {
     {"wide_reads", &Options::wide_reads},
     {"any_tlb", &Options::any_tlb},
     {"code_after", &Options::code_after},
+    {"loops", &Options::loops},
     {"bound", &Options::bound},
     {"rank", &Options::rank},
     {"starter", &Options::starter},

@@ -25,6 +25,7 @@ struct Options {
     // DynamoRIO: executions after which a block gets code of its own (DrainCode); 0: it never does.
     // Making the code takes about as long as it saves in so many executions.
     std::uint64_t code_after = 1024;
+    std::uint64_t loops = 1;    // DynamoRIO: 0: a loop is recorded as other blocks are
     std::string bound;          // TraceHeader::bound
     std::string rank;           // TraceHeader::rank
     std::uint64_t starter = 0;  // compiled: the parent of the program that `output` is for

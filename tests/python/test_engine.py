@@ -201,34 +201,35 @@ def content(trace: Path) -> tuple[list[tuple[bytes, bytes]], bytes]:
 
 @needs_engine
 @pytest.mark.parametrize(
-    ("name", "arguments", "budget"),
+    ("name", "arguments", "budget", "code_after"),
     [
-        ("strings", ("reps",), 0),
-        ("strings", ("loop",), 0),
-        ("stream_stores", (), 0),
-        ("irregular", ("long_block", "300"), 0),
-        ("recursion", (), 0),
-        ("copy", ("2",), 300_000),
+        ("strings", ("reps",), 0, 1),
+        ("strings", ("loop",), 0, 1),
+        ("stream_stores", (), 0, 1),
+        ("irregular", ("long_block", "300"), 0, 1),
+        ("recursion", (), 0, 1),
+        ("copy", ("2",), 300_000, 1),
+        ("loops", ("2",), 0, 1),
+        ("loops", ("2",), 0, 1 << 30),
+        ("loops", ("2",), 97_000, 1),  # up to the middle of `gather`
+        ("loops", ("2",), 364_000, 1000),  # up to the middle of the last loop
     ],
 )
-def test_code_of_blocks_leaves_the_trace_as_it_is(
+def test_code_of_blocks_and_loops_leave_the_trace_as_it_is(
     built: Callable[..., Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     arguments: tuple[str, ...],
     budget: int,
+    code_after: int,
 ) -> None:
-    """Each block has code of its own from its second execution on, or none ever has."""
+    """Blocks have code of their own from some execution on, or none ever has and none is a loop."""
     options, output = tracer._tracer_options, tmp_path / "a.trace"
     contents = []
     with open(os.devnull, "w") as nowhere:
-        for code_after in (0, 1):
-            monkeypatch.setattr(
-                tracer,
-                "_tracer_options",
-                lambda *given, after=code_after: options(*given) | {"code_after": after},
-            )
+        for own in ({"code_after": f"{0:010}", "loops": 0}, {"code_after": f"{code_after:010}", "loops": 1}):
+            monkeypatch.setattr(tracer, "_tracer_options", lambda *given, own=own: options(*given) | own)
             trace_program(
                 TraceRequest(
                     [str(built(name)), *arguments],

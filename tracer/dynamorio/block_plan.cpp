@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "tracer/doorbell.hpp"
 
@@ -65,6 +66,14 @@ class Planner {
   public:
     Planner(BlockPart& part, const PlanOptions& options) : part_(part), options_(options) {}
 
+    // Lets the part be a loop, whose instructions these are. Call this before the first `add`.
+    void plan_loop(instr_t* first) {
+        for (instr_t* i = first; i != nullptr; i = instr_get_next_app(i)) follow_registers(i);
+        part_.block.loop = true;
+        part_.block.begin = reinterpret_cast<std::uint64_t>(instr_get_app_pc(first));
+        iteration_ = std::exchange(registers_, {});
+    }
+
     void add(instr_t* instruction) {
         place_ = AccessPlace(0, 0).at(part_.block.instructions);
         ++part_.block.instructions;
@@ -85,6 +94,14 @@ class Planner {
     // Call this when all instructions are known. It counts how many accesses come after each.
     void finish() {
         RecordedBlock& block = part_.block;
+        for (RecordedAccess& access : block.accesses) {
+            if (access.word == no_word || !block.loop) continue;
+            const bool steady = (access.word & steady_word) != 0;
+            access.word = static_cast<std::uint16_t>(steady ? access.word & ~steady_word
+                                                            : access.word + block.steady_words());
+        }
+        if (block.loop && block.words == 0) add_counter();
+        block.words = static_cast<std::uint16_t>(block.words + block.steady_words());
         std::uint64_t later = 0;
         for (auto access = block.accesses.rbegin(); access != block.accesses.rend(); ++access) {
             access->place = access->place.with_later(later);
@@ -94,6 +111,8 @@ class Planner {
     }
 
   private:
+    static constexpr std::uint16_t steady_word = 0x8000;  // while the other words are not numbered
+
     struct Register {
         unsigned version = 0;
         std::int64_t change = 0;  // since its version began
@@ -205,13 +224,43 @@ class Planner {
                 return *known;
             }
         }
-        const std::uint16_t word =
-            scale == 0 ? record(instruction, RecordedWord::Source::reg, opnd_create_reg(base))
-                       : record(instruction, RecordedWord::Source::sum,
-                                opnd_create_base_disp(base, index, scale, 0, OPSZ_lea));
-        known_.push_back(
-            {base, index, scale, version(base), version(index), change(base), change(index), word});
+        const auto source = scale == 0 ? RecordedWord::Source::reg : RecordedWord::Source::sum;
+        const opnd_t operand = scale == 0 ? opnd_create_reg(base)
+                                          : opnd_create_base_disp(base, index, scale, 0, OPSZ_lea);
+        if (is_steady(base) && is_steady(index)) {
+            std::vector<std::int64_t>& strides = part_.block.strides;
+            const auto word = static_cast<std::uint16_t>(strides.size());
+            strides.push_back(stride(base) + scale * stride(index));
+            part_.steady.push_back({source, instruction, word, operand});
+            known_.push_back(
+                {base, index, scale, 0, 0, 0, 0, static_cast<std::uint16_t>(word | steady_word)});
+        } else {
+            const std::uint16_t word = record(instruction, source, operand);
+            known_.push_back({base, index, scale, version(base), version(index), change(base),
+                              change(index), word});
+        }
         return known_.back();
+    }
+
+    // Adds a register that counts the iterations to the steady words, if there is one.
+    void add_counter() {
+        RecordedBlock& block = part_.block;
+        for (reg_id_t reg = DR_REG_RAX; reg <= DR_REG_R15; ++reg) {
+            if (!is_steady(reg) || stride(reg) == 0) continue;
+            block.counter = static_cast<std::uint16_t>(block.strides.size());
+            block.strides.push_back(stride(reg));
+            part_.steady.push_back(
+                {RecordedWord::Source::reg, nullptr, block.counter, opnd_create_reg(reg)});
+            return;
+        }
+    }
+
+    // Whether each iteration of the loop changes the register by a constant, and by which.
+    bool is_steady(reg_id_t reg) const {
+        return part_.block.loop && (reg == DR_REG_NULL || iteration_[index_of(reg)].version == 0);
+    }
+    std::int64_t stride(reg_id_t reg) const {
+        return reg == DR_REG_NULL ? 0 : iteration_[index_of(reg)].change;
     }
 
     std::uint16_t record(instr_t* instruction, RecordedWord::Source source, opnd_t operand) {
@@ -304,8 +353,48 @@ class Planner {
     const PlanOptions options_;
     AccessPlace place_;
     std::array<Register, general_registers> registers_{};
+    std::array<Register, general_registers> iteration_{};  // at the end of a loop's iteration
     std::vector<Known> known_;
 };
+
+// Returns whether no instruction reads flags of the processor that were set before the first one.
+bool sets_flags_first(instr_t* first) {
+    unsigned unset = EFLAGS_WRITE_ARITH;
+    for (instr_t* i = first; i != nullptr; i = instr_get_next_app(i)) {
+        const unsigned flags = instr_get_arith_flags(i, DR_QUERY_DEFAULT);
+        if ((EFLAGS_READ_TO_WRITE(flags & EFLAGS_READ_ARITH) & unset) != 0) return false;
+        unset &= ~flags;
+    }
+    return unset == 0;
+}
+
+bool branches_to_itself(instr_t* first, instr_t* last) {
+    return instr_is_cbr(last) && !instr_is_cti_loop(last) && opnd_is_pc(instr_get_target(last)) &&
+           opnd_get_pc(instr_get_target(last)) == instr_get_app_pc(first);
+}
+
+// Plans a part that is a whole block as a loop, if it is one and that gains anything.
+void plan_loop(BlockPart& part, const PlanOptions& options) {
+    if (!options.loops || part.special != Special::none ||
+        !branches_to_itself(part.first, part.last) || !sets_flags_first(part.first)) {
+        return;
+    }
+    BlockPart loop{part.first, part.last, part.special, {}, {}, {}};
+    Planner planner(loop, options);
+    planner.plan_loop(part.first);
+    for (instr_t* i = part.first; i != nullptr; i = instr_get_next_app(i)) planner.add(i);
+    planner.finish();
+    const RecordedBlock& block = loop.block;
+    const bool plain = std::all_of(
+        block.accesses.begin(), block.accesses.end(),
+        [](const RecordedAccess& access) { return access.kind <= RecordedAccess::Kind::store; });
+    if (!plain || block.steady_words() > most_steady_words ||
+        block.other_words() > most_other_words ||
+        (block.steady_words() == 0 && block.other_words() > 0)) {
+        return;
+    }
+    part = std::move(loop);
+}
 
 Special special_kind(instr_t* instruction, const PlanOptions& options) {
     std::array<std::uint8_t, 16> bytes;
@@ -379,6 +468,7 @@ std::vector<BlockPart> plan_block(instrlist_t* instructions, const PlanOptions& 
         }
     }
     if (planner) planner->finish();
+    if (parts.size() == 1) plan_loop(parts.front(), options);
     return parts;
 }
 

@@ -18,8 +18,8 @@ struct RecordedWord {
 
     Source source;
     instr_t* before;
-    std::uint16_t word;
-    opnd_t operand;  // a register; base and index without displacement; a whole operand
+    std::uint16_t word;  // of a loop's iteration: without the steady words before it
+    opnd_t operand;      // a register; base and index without displacement; a whole operand
 };
 
 // Instructions that need a call of their own, with all of the program's registers in place.
@@ -31,11 +31,13 @@ struct BlockPart {
     instr_t* last = nullptr;
     Special special = Special::none;  // of `last`
     RecordedBlock block;
-    std::vector<RecordedWord> words;
+    std::vector<RecordedWord> words;   // of a loop: of each iteration
+    std::vector<RecordedWord> steady;  // of a loop, before its first instruction
 };
 
 struct PlanOptions {
     bool accesses;          // record them; else calls and returns alone
+    bool loops;             // record them as such
     bool backward_strings;  // the program has set the direction flag at some time
 };
 

@@ -242,8 +242,9 @@ void on_thread_begin(void* context) {
     // has cancelled it already, the client's next wait would unwind it.
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
     if (is_of_process()) return begin_recording(context);
-    static std::uint64_t nowhere[ThreadRecording::block_limit + 64];
-    slots_of_this_thread() = {nowhere, nowhere + 64, 0};
+    static std::uint64_t nowhere[ThreadRecording::guard + 64 + ThreadRecording::block_limit];
+    std::uint64_t* const begin = nowhere + ThreadRecording::guard;
+    slots_of_this_thread() = {begin, begin + 64, 0};
 }
 
 // It may be another thread that calls this for one that has ended.

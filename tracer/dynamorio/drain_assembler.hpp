@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/address/units.hpp"
+#include "tracer/dynamorio/drain_code.hpp"
 #include "tracer/dynamorio/recorded_block.hpp"
 #include "tracer/vcpu.hpp"
 
@@ -54,6 +55,9 @@ class DrainAssembler {
         add(INSTR_CREATE_mov_imm(context_, reg(to),
                                  OPND_CREATE_INT64(static_cast<std::int64_t>(value))));
     }
+    void compare(opnd_t one, opnd_t other) { add(INSTR_CREATE_cmp(context_, one, other)); }
+    void add_to(opnd_t to, opnd_t value) { add(INSTR_CREATE_add(context_, to, value)); }
+    void subtract_from(opnd_t from, opnd_t value) { add(INSTR_CREATE_sub(context_, from, value)); }
     void add_constant(reg_id_t to, int value) {
         if (value != 0) add(INSTR_CREATE_add(context_, reg(to), OPND_CREATE_INT32(value)));
     }
@@ -88,9 +92,18 @@ class DrainAssembler {
         load_counts();
     }
 
+    // A steady word of the loop that is worked through.
+    static opnd_t steady_value(int word) {
+        return memory(recording_register,
+                      static_cast<int>(offsetof(DrainedLoop, next_values)) + 8 * word);
+    }
+
     // Puts the address of an access into rax.
-    void address(const RecordedAccess& access) {
-        const opnd_t word = memory(at_register, 8 * (1 + access.word));
+    void address(const RecordedAccess& access, const RecordedBlock& block) {
+        const auto steady = static_cast<int>(block.steady_words());
+        const opnd_t word = access.word < steady
+                                ? steady_value(access.word)
+                                : memory(at_register, 8 * (1 + access.word - steady));
         const auto displacement = static_cast<std::int64_t>(access.displacement);
         if (access.word == no_word) {
             set(DR_REG_RAX, access.displacement);
@@ -104,11 +117,11 @@ class DrainAssembler {
     }
 
     // Does what Strip::hides does. Its set is in rcx.
-    DrainPass test(const RecordedAccess& access) {
+    DrainPass test(const RecordedAccess& access, const RecordedBlock& block) {
         constexpr int sets = in_vcpu(offsetof(Vcpu, strip) + StripLayout::sets);
         const bool store = access.kind == RecordedAccess::Kind::store;
         const DrainPass pass{&access, label(), label()};
-        address(access);
+        address(access, block);
         copy(DR_REG_ECX, DR_REG_EAX);
         add(INSTR_CREATE_and(context_, reg(DR_REG_ECX), OPND_CREATE_INT32(StripLayout::set_mask)));
         add(INSTR_CREATE_add(context_, reg(DR_REG_RCX), reg(vcpu_register)));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tracer/dynamorio/drain_assembler.hpp"
+#include "tracer/dynamorio/drain_loop.hpp"
 #include "tracer/meminfo.hpp"
 
 namespace pagelens {
@@ -77,7 +78,8 @@ bool DrainCode::install() {
     const std::uint64_t functions[calls] = {
         address_of(functions_.pass_load),   address_of(functions_.pass_store),
         address_of(functions_.pass_pieces), address_of(functions_.other_access),
-        address_of(functions_.look),        address_of(functions_.branch)};
+        address_of(functions_.look),        address_of(functions_.look_in_loop),
+        address_of(functions_.branch)};
     for (unsigned i = 0; i < calls; ++i) {
         A code;
         code.add_constant(DR_REG_RSP, -8);
@@ -97,52 +99,81 @@ bool DrainCode::install() {
            calls_[calls - 1] != nullptr;
 }
 
-void DrainCode::make(std::uint64_t number, const RecordedBlock& block) {
-    using A = DrainAssembler;
-    A code;
-    const auto routine = [this](Call call) { return calls_[static_cast<unsigned>(call)]; };
-    std::vector<DrainPass> passes;  // behind the block, so that what is hidden runs straight on
+// Adds the accesses of one execution of a block.
+class DrainCode::Execution {
+  public:
+    Execution(const DrainCode& owner, DrainAssembler& code, const RecordedBlock& block)
+        : owner_(owner), code_(code), block_(block), looks_(code.label()), looked_(code.label()) {}
 
-    code.add_constant(clock_register, block.certain);
-    code.add(INSTR_CREATE_sub(code.context(), A::reg(left_register),
-                              OPND_CREATE_INT32(block.instructions)));
-    instr_t* const looks = code.label();
-    instr_t* const looked = code.label();
-    code.jump_if(OP_js, looks);
-    code.add(looked);
-    for (const RecordedAccess& access : block.accesses) {
-        if (access.kind <= RecordedAccess::Kind::store) {
-            passes.push_back(code.test(access));
-        } else {
-            code.set(DR_REG_RCX, reinterpret_cast<std::uint64_t>(&access));
-            code.call(routine(Call::other));
+    void add() {
+        code_.add_constant(clock_register, block_.certain);
+        code_.add(INSTR_CREATE_sub(code_.context(), DrainAssembler::reg(left_register),
+                                   OPND_CREATE_INT32(block_.instructions)));
+        code_.jump_if(OP_js, looks_);
+        code_.add(looked_);
+        for (const RecordedAccess& access : block_.accesses) {
+            if (access.kind <= RecordedAccess::Kind::store) {
+                passes_.push_back(code_.test(access, block_));
+            } else {
+                code_.set(DR_REG_RCX, reinterpret_cast<std::uint64_t>(&access));
+                code_.call(owner_.routine(Call::other));
+            }
         }
     }
-    if (block.branch != Branch::none) code.call(routine(Call::branch));
-    code.add_constant(at_register, 8 * (1 + block.words));
-    code.next_block();
 
-    code.add(looks);
-    code.call(routine(Call::look));
-    code.jump(looked);
-    for (const DrainPass& pass : passes) {
+    // What is not hidden is behind the block, so that what is hidden runs straight on.
+    void add_passes() {
+        code_.add(looks_);
+        code_.set(DR_REG_RCX, reinterpret_cast<std::uint64_t>(&block_));
+        code_.call(owner_.routine(block_.loop ? Call::look_in_loop : Call::look));
+        code_.jump(looked_);
+        for (const DrainPass& pass : passes_) add(pass);
+    }
+
+  private:
+    void add(const DrainPass& pass) {
         const RecordedAccess& access = *pass.access;
-        code.add(pass.from);
-        code.copy(DR_REG_RDX, DR_REG_RAX);
+        code_.add(pass.from);
+        code_.copy(DR_REG_RDX, DR_REG_RAX);
         if (access.bytes > 8) {
-            code.set(DR_REG_RCX, reinterpret_cast<std::uint64_t>(&access));
-            code.call(routine(Call::pieces));
+            code_.set(DR_REG_RCX, reinterpret_cast<std::uint64_t>(&access));
+            code_.call(owner_.routine(Call::pieces));
         } else {
-            code.set(DR_REG_RCX, load_of(std::bit_ceil(unsigned{access.bytes})));
-            code.set(DR_REG_R8, access.place.word());
+            code_.set(DR_REG_RCX, load_of(std::bit_ceil(unsigned{access.bytes})));
+            code_.set(DR_REG_R8, access.place.word());
             const bool store = access.kind == RecordedAccess::Kind::store;
-            code.call(routine(store ? Call::store : Call::load));
+            code_.call(owner_.routine(store ? Call::store : Call::load));
         }
-        code.jump(pass.back);
+        code_.jump(pass.back);
     }
+
+    const DrainCode& owner_;
+    DrainAssembler& code_;
+    const RecordedBlock& block_;
+    instr_t* const looks_;
+    instr_t* const looked_;
+    std::vector<DrainPass> passes_;
+};
+
+bool DrainCode::make(std::uint64_t number, const RecordedBlock& block) {
+    DrainAssembler code;
+    Execution execution(*this, code, block);
+    if (block.loop) {
+        DrainLoop loop(code, number, block);
+        loop.begin();
+        execution.add();
+        loop.end();
+    } else {
+        execution.add();
+        if (block.branch != Branch::none) code.call(routine(Call::branch));
+        code.add_constant(at_register, 8 * (1 + block.words));
+    }
+    code.next_block();
+    execution.add_passes();
     const std::lock_guard lock(mutex_);
-    if (const void* const made = emit(code); made != nullptr)
-        table_[number].store(made, std::memory_order_release);
+    const void* const made = emit(code);
+    if (made != nullptr) table_[number].store(made, std::memory_order_release);
+    return made != nullptr;
 }
 
 }  // namespace pagelens

@@ -8,6 +8,7 @@
 
 #include <dr_api.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -22,6 +23,14 @@ class ThreadRecording;
 class Tracer;
 struct Vcpu;
 
+// The loop that is worked through. The code finds it where the thread's recording begins.
+struct DrainedLoop {
+    // Of the iteration that comes next. Only the steady ones are kept from one to the next.
+    std::array<std::uint64_t, most_steady_words + most_other_words> next_values;
+    std::uint64_t iterations_left = 0;      // if they are counted
+    std::uint64_t iterations_left_out = 0;  // the last time; none are any more if negative
+};
+
 // The functions that the code calls. `at` is where the number of the block is.
 struct DrainFunctions {
     void (*pass_load)(Tracer*, Vcpu*, std::uint64_t address, qemu_plugin_meminfo_t, AccessPlace);
@@ -33,6 +42,8 @@ struct DrainFunctions {
     void (*other_access)(ThreadRecording*, const std::uint64_t* at, std::uint64_t,
                          const RecordedAccess*);
     void (*look)(ThreadRecording*, const std::uint64_t* at);
+    void (*look_in_loop)(ThreadRecording*, const std::uint64_t* at, std::uint64_t,
+                         const RecordedBlock*);
     void (*branch)(ThreadRecording*, const std::uint64_t* at);
     // Executes a block without code; returns where the next one is.
     const std::uint64_t* (*execute)(ThreadRecording*, const std::uint64_t* at);
@@ -49,9 +60,10 @@ class DrainCode {
 
     // Lets the block be worked through, by no code of its own as yet.
     void add(std::uint64_t number) { table_[number].store(cold_, std::memory_order_release); }
-    // Call this when a block without code is executed. From any thread.
-    void count(std::uint64_t number, const RecordedBlock& block) {
-        if (block.is_execution(after_)) make(number, block);
+    // Call this when a block without code is executed so many times. From any thread. Returns
+    // whether it has code from now on.
+    bool count(std::uint64_t number, const RecordedBlock& block, std::uint64_t executions) {
+        return block.is_execution(after_, executions) && make(number, block);
     }
 
     // Works through the blocks from `at` up to number 0, while the stage is `tracing`. Returns
@@ -65,10 +77,14 @@ class DrainCode {
     using Enter = const std::uint64_t* (*)(ThreadRecording*, Vcpu*, const std::uint64_t*,
                                            const std::atomic<const void*>*);
     // Routines that save the registers of the code and call a function of the tracer.
-    enum class Call { load, store, pieces, other, look, branch };
-    static constexpr unsigned calls = 6;
+    enum class Call { load, store, pieces, other, look, look_in_loop, branch };
+    static constexpr unsigned calls = 7;
 
-    void make(std::uint64_t number, const RecordedBlock& block);
+    bool make(std::uint64_t number, const RecordedBlock& block);
+    class Execution;
+    [[nodiscard]] const void* routine(Call call) const {
+        return calls_[static_cast<unsigned>(call)];
+    }
     const void* emit(DrainAssembler& code);
 
     Tracer& tracer_;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "tracer/dynamorio/block_plan.hpp"
@@ -22,6 +23,23 @@ InstrumentationCalls calls;
 reg_id_t slots_register;
 unsigned slots_offset;
 std::atomic<bool> sets_direction{false};
+
+// The addresses of loops that are recorded as blocks.
+class ShortLoops {
+  public:
+    void add(std::uint64_t address) {
+        const std::lock_guard lock(mutex_);
+        addresses_.insert(address);
+    }
+    bool contains(std::uint64_t address) {
+        const std::lock_guard lock(mutex_);
+        return addresses_.contains(address);
+    }
+
+  private:
+    std::mutex mutex_;
+    std::unordered_set<std::uint64_t> addresses_;
+} short_loops;
 
 // The parts of a block, from its analysis to its last instruction.
 struct Plan {
@@ -52,6 +70,7 @@ std::uint32_t number_of(BlockPart& part, bool traced) {
     key.append(reinterpret_cast<const char*>(&address), sizeof address);
     key += traced ? 't' : 'w';
     key += static_cast<char>(part.special);
+    key += part.block.loop ? 'l' : 'b';
     const std::lock_guard lock(mutex);
     const auto [entry, is_new] = known.try_emplace(std::move(key), 0);
     if (!is_new) return entry->second;
@@ -90,7 +109,10 @@ dr_emit_flags_t analyse(void*, void*, instrlist_t* instructions, bool, bool, voi
     if (untraced) return DR_EMIT_STORE_TRANSLATIONS;
     const bool traced = (now == Stage::tracing || now == Stage::skipping) &&
                         !is_interposers(instr_get_app_pc(first));
-    plan->parts = plan_block(instructions, {traced, sets_direction});
+    const bool loops =
+        traced && options.loops != 0 &&
+        !short_loops.contains(reinterpret_cast<std::uint64_t>(instr_get_app_pc(first)));
+    plan->parts = plan_block(instructions, {traced, loops, sets_direction});
     for (BlockPart& part : plan->parts) plan->numbers.push_back(number_of(part, traced));
     return DR_EMIT_STORE_TRANSLATIONS;
 }
@@ -135,18 +157,60 @@ class Insertion {
     void begin_block(std::uint32_t number) {
         if (next_ == DR_REG_NULL) next_ = reserve();
         drreg_reserve_aflags(context_, list_, where_);
-        instr_t* const fits = INSTR_CREATE_label(context_);
         load_next();
-        meta(INSTR_CREATE_cmp(context_, opnd_create_reg(next_),
-                              slot(context_, offsetof(ThreadSlots, limit))));
-        meta(INSTR_CREATE_jcc(context_, OP_jbe, opnd_create_instr(fits)));
-        dr_insert_clean_call(context_, list_, where_, reinterpret_cast<void*>(calls.drain), false,
-                             0);
-        load_next();
-        meta(fits);
+        make_room();
         drreg_unreserve_aflags(context_, list_, where_);
-        meta(INSTR_CREATE_mov_st(context_, OPND_CREATE_MEMPTR(next_, 0),
-                                 OPND_CREATE_INT32(static_cast<int>(number))));
+        store_number(number);
+    }
+
+    // Goes on with the loop if its last iteration is the last that was recorded. Else the loop
+    // begins. The program needs no flags here.
+    void begin_iteration(const RecordedBlock& loop, std::uint32_t number,
+                         const std::vector<RecordedWord>& steady) {
+        for (const RecordedWord& word : steady) {
+            keep(word.operand);
+            drreg_restore_app_values(context_, list_, where_, word.operand, nullptr);
+        }
+        next_ = reserve();
+        const reg_id_t value = reserve();
+        const auto tag = OPND_CREATE_INT32(static_cast<int>(loop_tag(number)));
+        const int size = 8 * static_cast<int>(loop.loop_words());
+        instr_t* const goes_on = INSTR_CREATE_label(context_);
+        load_next();
+        if (!loop.counts()) make_room();
+        meta(INSTR_CREATE_cmp(context_, OPND_CREATE_MEM32(next_, 4 - size), tag));
+        meta(INSTR_CREATE_jcc(context_, OP_je, opnd_create_instr(goes_on)));
+        if (loop.counts()) make_room();
+        store_number(number);
+        int offset = 8;
+        for (const RecordedWord& word : steady) {
+            opnd_t from = word.operand;
+            if (word.source == RecordedWord::Source::sum) {
+                from = opnd_create_reg(value);
+                meta(INSTR_CREATE_lea(context_, from, word.operand));
+            }
+            meta(INSTR_CREATE_mov_st(context_, OPND_CREATE_MEMPTR(next_, offset), from));
+            offset += 8;
+        }
+        if (loop.counts()) {
+            // One store, because what it stores is soon loaded as a whole.
+            const auto word = static_cast<std::int64_t>(loop_word(number));
+            meta(INSTR_CREATE_mov_imm(context_, opnd_create_reg(value), OPND_CREATE_INT64(word)));
+            meta(INSTR_CREATE_mov_st(context_, OPND_CREATE_MEMPTR(next_, offset),
+                                     opnd_create_reg(value)));
+            offset += size;
+        }
+        advance(offset);
+        meta(goes_on);
+        if (loop.counter != no_word) {
+            meta(INSTR_CREATE_mov_st(context_, OPND_CREATE_MEMPTR(next_, -8),
+                                     steady[loop.counter].operand));
+        } else if (loop.counts()) {
+            meta(INSTR_CREATE_dec(context_, OPND_CREATE_MEMPTR(next_, -8)));
+        } else {
+            meta(INSTR_CREATE_mov_st(context_, OPND_CREATE_MEM32(next_, 4), tag));
+        }
+        drreg_unreserve_register(context_, list_, where_, value);
     }
 
     void word(const RecordedWord& word) {
@@ -168,13 +232,9 @@ class Insertion {
         drreg_unreserve_register(context_, list_, where_, value);
     }
 
-    void end_block(unsigned words) {
+    void end_block(std::size_t words) {
         const reg_id_t reg = next();
-        meta(INSTR_CREATE_lea(
-            context_, opnd_create_reg(reg),
-            OPND_CREATE_MEM_lea(reg, DR_REG_NULL, 0, static_cast<int>(8 * (1 + words)))));
-        meta(XINST_CREATE_store(context_, slot(context_, offsetof(ThreadSlots, next)),
-                                opnd_create_reg(reg)));
+        advance(static_cast<int>(8 * (1 + words)));
         drreg_unreserve_register(context_, list_, where_, reg);
         next_ = DR_REG_NULL;
     }
@@ -207,6 +267,28 @@ class Insertion {
         return reg;
     }
     void meta(instr_t* instruction) { instrlist_meta_preinsert(list_, where_, instruction); }
+
+    // Needs the flags.
+    void make_room() {
+        instr_t* const fits = INSTR_CREATE_label(context_);
+        meta(INSTR_CREATE_cmp(context_, opnd_create_reg(next_),
+                              slot(context_, offsetof(ThreadSlots, limit))));
+        meta(INSTR_CREATE_jcc(context_, OP_jbe, opnd_create_instr(fits)));
+        dr_insert_clean_call(context_, list_, where_, reinterpret_cast<void*>(calls.drain), false,
+                             0);
+        load_next();
+        meta(fits);
+    }
+    void store_number(std::uint32_t number) {
+        meta(INSTR_CREATE_mov_st(context_, OPND_CREATE_MEMPTR(next_, 0),
+                                 OPND_CREATE_INT32(static_cast<int>(number))));
+    }
+    void advance(int bytes) {
+        meta(INSTR_CREATE_lea(context_, opnd_create_reg(next_),
+                              OPND_CREATE_MEM_lea(next_, DR_REG_NULL, 0, bytes)));
+        meta(XINST_CREATE_store(context_, slot(context_, offsetof(ThreadSlots, next)),
+                                opnd_create_reg(next_)));
+    }
 
     void* const context_;
     instrlist_t* const list_;
@@ -248,13 +330,22 @@ dr_emit_flags_t insert(void* context, void*, instrlist_t* list, instr_t* where, 
             for (std::size_t i = plan->word; i < part.words.size(); ++i) {
                 if (part.words[i].before == where) code.keep(part.words[i].operand);
             }
-            if (where == part.first) code.begin_block(number);
+            const RecordedBlock& block = (*blocks)[number];
+            if (where == part.first && block.loop) {
+                code.begin_iteration(block, number, part.steady);
+            } else if (where == part.first) {
+                code.begin_block(number);
+            }
             for (; plan->word < part.words.size() && part.words[plan->word].before == where;
                  ++plan->word) {
                 code.word(part.words[plan->word]);
             }
             if (where == part.last) {
-                code.end_block((*blocks)[number].words);
+                if (!block.loop) {
+                    code.end_block(block.words);
+                } else if (!block.counts()) {
+                    code.end_block(block.other_words());
+                }
                 insert_special(context, code, where, part.special, number);
                 ++plan->part;
                 plan->word = 0;
@@ -266,6 +357,11 @@ dr_emit_flags_t insert(void* context, void*, instrlist_t* list, instr_t* where, 
 }
 
 }  // namespace
+
+void record_as_block(std::uint64_t loop) {
+    short_loops.add(loop);
+    dr_delay_flush_region(reinterpret_cast<app_pc>(loop), 1, 0, nullptr);
+}
 
 bool Instrumentation::install(RecordedBlocks& recorded, const InstrumentationCalls& what,
                               reg_id_t where_register, unsigned where_offset) {

@@ -53,11 +53,11 @@ void pass_line(Tracer* tracer, Vcpu* vcpu, std::uint64_t address, qemu_plugin_me
 ThreadRecording::ThreadRecording(Tracer& owner, const RecordedBlocks& blocks, unsigned index,
                                  ThreadSlots& slots)
     : tracer_(owner), blocks_(blocks), index_(index), vcpu_(Tracer::vcpu(index)), slots_(slots) {
-    slots_ = {words_.data(), words_.data() + capacity - block_limit, 0};
+    slots_ = {words_, words_ + capacity - block_limit, 0};
 }
 
 void ThreadRecording::drain() {
-    const std::uint64_t* at = words_.data();
+    const std::uint64_t* at = words_;
     const std::uint64_t* const end = slots_.next;
     *slots_.next = 0;
     if (stage == Stage::tracing) {
@@ -65,20 +65,76 @@ void ThreadRecording::drain() {
         if (at < end) word(at) = hidden_number_;
     }
     while (at < end) {
+        if (is_loop_word(*at) || blocks_[*at].loop) {
+            at = execute_loop(at);
+            continue;
+        }
         const RecordedBlock& block = blocks_[*at];
         execute(block, at + 1);
         at += 1 + block.words;
     }
-    slots_.next = words_.data();
+    slots_.next = words_;
     if (stage == Stage::finishing) tracer_.stop_recording(vcpu_);
 }
 
 const std::uint64_t* ThreadRecording::execute(const std::uint64_t* at) {
     const RecordedBlock& block = blocks_[*at];
-    if (block.traced) blocks_.code().count(*at, block);
+    if (block.loop) {
+        if (block.traced) {
+            block.count_run();
+            if (blocks_.code().count(*at, block, iterations(at))) {
+                if (block.is_short()) record_as_block(block.begin);
+                return at;  // it has code now
+            }
+        }
+        const std::uint64_t* const next = execute_loop(at);
+        leave_code_at(next);
+        return next;
+    }
+    if (block.traced) blocks_.code().count(*at, block, 1);
     execute(block, at + 1);
     leave_code_after(at);
     return at + 1 + block.words;
+}
+
+// Of the loop that begins at `at`.
+std::uint64_t ThreadRecording::iterations(const std::uint64_t* at) const {
+    const RecordedBlock& loop = blocks_[*at];
+    if (loop.counter != no_word) {
+        const std::uint64_t first = at[1 + loop.counter], last = at[2 + loop.steady_words()];
+        return static_cast<std::uint64_t>(static_cast<std::int64_t>(last - first) /
+                                          loop.strides[loop.counter]) +
+               1;
+    }
+    if (loop.counts()) return loop_word(*at) - at[1 + loop.steady_words()];
+    std::uint64_t count = 0;
+    for (at += 1 + loop.steady_words(); is_loop_word(*at); at += loop.loop_words()) ++count;
+    return count;
+}
+
+// Executes a loop from its beginning, or from an iteration on; returns where its words end.
+const std::uint64_t* ThreadRecording::execute_loop(const std::uint64_t* at) {
+    const std::uint64_t number = is_loop_word(*at) ? loop_number(*at) : *at;
+    const RecordedBlock& loop = blocks_[number];
+    const std::size_t steady = loop.steady_words(), others = loop.other_words();
+    std::uint64_t count = 1;
+    if (!is_loop_word(*at)) {
+        if (loop.counts()) count = iterations(at);
+        std::copy_n(at + 1, steady, next_values.begin());
+        at += 1 + steady;
+    }
+    while (is_loop_word(*at)) {
+        std::copy_n(at + 1, others, next_values.begin() + steady);
+        for (; count > 0; --count) {
+            execute(loop, next_values.data());
+            for (std::size_t i = 0; i < steady; ++i)
+                next_values[i] += static_cast<std::uint64_t>(loop.strides[i]);
+        }
+        at += loop.loop_words();
+        if (loop.counts()) break;
+        count = 1;
+    }
+    return at;
 }
 
 const DrainFunctions ThreadRecording::functions{
@@ -101,16 +157,30 @@ const DrainFunctions ThreadRecording::functions{
             self->tracer_.look(self->vcpu_, self->blocks_[*at].code);
             self->leave_code_after(at);
         },
+    .look_in_loop = [](ThreadRecording* self, const std::uint64_t* at, std::uint64_t,
+                       const RecordedBlock* loop) { self->look(at, *loop); },
     .branch = [](ThreadRecording* self,
                  const std::uint64_t* at) { self->branch(self->blocks_[*at], at + 1); },
     .execute = [](ThreadRecording* self, const std::uint64_t* at) { return self->execute(at); },
 };
 
 // The code of blocks is for the stage `tracing` alone.
-void ThreadRecording::leave_code_after(const std::uint64_t* at) {
+void ThreadRecording::leave_code_at(const std::uint64_t* next) {
     if (stage == Stage::tracing) return;
-    std::uint64_t& next = word(at + 1 + blocks_[*at].words);
-    if (next != 0) hidden_number_ = std::exchange(next, 0);
+    std::uint64_t& number = word(next);
+    if (number != 0) hidden_number_ = std::exchange(number, 0);
+}
+
+// Looks at the thread where an iteration begins. If that ends the tracing, the iteration is the
+// last one that the code works through.
+void ThreadRecording::look(const std::uint64_t* at, const RecordedBlock& loop) {
+    tracer_.look(vcpu_, loop.code);
+    if (stage == Stage::tracing) return;
+    if (loop.counts()) {
+        slots_.untraced += (iterations_left - 1) * loop.instructions;
+        iterations_left = 1;
+    }
+    leave_code_at(at + loop.loop_words());
 }
 
 void ThreadRecording::execute(const RecordedBlock& block, const std::uint64_t* values) {

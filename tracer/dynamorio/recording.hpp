@@ -43,10 +43,13 @@ struct ThreadSlots {
     std::uint64_t untraced;  // instructions that only were counted
 };
 
-class ThreadRecording {
+class ThreadRecording : public DrainedLoop {
   public:
     static constexpr std::size_t capacity = 8192;     // words
     static constexpr std::size_t block_limit = 1024;  // words that one block needs, at most
+    // Words before the buffer that stand for no iteration: a loop looks for its last one there.
+    static constexpr std::size_t guard = 1 + most_other_words;
+    static_assert(most_other_words >= 1);  // as a counter takes
 
     ThreadRecording(Tracer& owner, const RecordedBlocks& blocks, unsigned index,
                     ThreadSlots& slots);
@@ -68,13 +71,15 @@ class ThreadRecording {
 
   private:
     const std::uint64_t* execute(const std::uint64_t* at);
+    const std::uint64_t* execute_loop(const std::uint64_t* at);
+    std::uint64_t iterations(const std::uint64_t* at) const;
     void execute(const RecordedBlock& block, const std::uint64_t* values);
     void branch(const RecordedBlock& block, const std::uint64_t* values);
     void other_access(const RecordedAccess& access, const std::uint64_t* values);
-    void leave_code_after(const std::uint64_t* at);
-    std::uint64_t& word(const std::uint64_t* at) {
-        return words_[static_cast<std::size_t>(at - words_.data())];
-    }
+    void leave_code_at(const std::uint64_t* next);
+    void leave_code_after(const std::uint64_t* at) { leave_code_at(at + 1 + blocks_[*at].words); }
+    void look(const std::uint64_t* at, const RecordedBlock& loop);
+    std::uint64_t& word(const std::uint64_t* at) { return words_[at - words_]; }
     void trace(const RecordedBlock& block, const std::uint64_t* values);
     void string_operation(const RecordedAccess& access, const std::uint64_t* values);
     bool skips(const RecordedBlock& block, const std::uint64_t* values);
@@ -84,8 +89,9 @@ class ThreadRecording {
     const unsigned index_;
     Vcpu& vcpu_;
     ThreadSlots& slots_;
-    std::uint64_t hidden_number_ = 0;  // that leave_code_after replaced by 0
-    alignas(64) std::array<std::uint64_t, capacity + 1> words_;  // with a 0 behind them
+    std::uint64_t hidden_number_ = 0;  // that leave_code_at replaced by 0
+    alignas(64) std::array<std::uint64_t, guard + capacity + 1> buffer_{};  // with a 0 behind
+    std::uint64_t* const words_ = buffer_.data() + guard;
 };
 
 }  // namespace pagelens

@@ -23,4 +23,7 @@ inline std::atomic<Stage> stage{Stage::tracing};
 // Code is translated anew for a stage that records something else. From any thread.
 void go_to(Stage to);
 
+// The loop that begins at this address is translated anew, as a block like others. From any thread.
+void record_as_block(std::uint64_t loop);
+
 }  // namespace pagelens
