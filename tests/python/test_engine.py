@@ -323,6 +323,14 @@ def test_what_a_killed_program_did_is_kept(
 
 
 @needs_engine
+@pytest.mark.parametrize("work", ["accesses", "scans"])
+def test_signals_end_loops_without_system_calls(pagelens: Run, built: Callable[..., Path], work: str) -> None:
+    """Most of them come while the thread works through its records, or through what a scan has read."""
+    done = pagelens("trace", "--engine", "dynamorio", "--", built("alarms"), work)
+    assert (done.stdout, done.returncode) == ("20 alarms\n", 0)
+
+
+@needs_engine
 def test_a_forked_child_does_not_write_into_its_parents_trace(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path
 ) -> None:

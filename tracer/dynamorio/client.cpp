@@ -30,6 +30,9 @@
 #include "tracer/last_line.hpp"
 #include "tracer/status.hpp"
 
+// Is DynamoRIO's by scripts/dynamorio.patch.
+extern "C" void dr_let_signals_interrupt(void* context, byte* return_address);
+
 namespace pagelens {
 namespace {
 
@@ -213,6 +216,15 @@ void on_irregular(app_pc pc, std::uint64_t number) {
     instr_free(context, &instruction);
 }
 
+// What translated code calls. DynamoRIO only notes a signal that comes meanwhile, and the program
+// would go on in linked blocks without it.
+template <auto work, typename... Arguments>
+[[gnu::noinline]] void called(Arguments... arguments) {
+    work(arguments...);
+    dr_let_signals_interrupt(dr_get_current_drcontext(),
+                             static_cast<byte*>(__builtin_return_address(0)));
+}
+
 bool is_of_process() { return static_cast<process_id_t>(::syscall(SYS_getpid)) == process; }
 
 ThreadSlots& slots_of_this_thread() {
@@ -379,7 +391,8 @@ bool install() {
         new DrainCode(*tracer, ThreadRecording::functions, code_table, options.code_after);
     if (!code->install()) return false;
     blocks = new RecordedBlocks(table, *code);
-    const InstrumentationCalls calls{on_drain, on_doorbell, on_irregular, on_begin_function};
+    const InstrumentationCalls calls{called<on_drain>, called<on_doorbell>, called<on_irregular>,
+                                     called<on_begin_function>};
     dr_register_exit_event(on_exit);
     dr_register_fork_init_event(on_fork);
     dr_register_filter_syscall_event([](void*, int) { return true; });
