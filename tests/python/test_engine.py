@@ -199,6 +199,26 @@ def content(trace: Path) -> tuple[list[tuple[bytes, bytes]], bytes]:
     return events, others
 
 
+def trace_by_code(
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    output: Path,
+    *,
+    budget: int = 0,
+    code_after: int,
+    loops: int,
+) -> None:
+    """Trace a program whose blocks have code of their own after so many executions (0: never)."""
+    options = tracer._tracer_options
+    own = {"code_after": f"{code_after:010}", "loops": loops}
+    with open(os.devnull, "w") as nowhere, monkeypatch.context() as patch:
+        patch.setattr(tracer, "_tracer_options", lambda *given: options(*given) | own)
+        request = TraceRequest(
+            command, str(output), accesses=budget, engine="dynamorio", stdout=nowhere.fileno()
+        )
+        trace_program(request)
+
+
 @needs_engine
 @pytest.mark.parametrize(
     ("name", "arguments", "budget", "code_after"),
@@ -225,23 +245,25 @@ def test_code_of_blocks_and_loops_leave_the_trace_as_it_is(
     code_after: int,
 ) -> None:
     """Blocks have code of their own from some execution on, or none ever has and none is a loop."""
-    options, output = tracer._tracer_options, tmp_path / "a.trace"
+    command, output = [str(built(name)), *arguments], tmp_path / "a.trace"
     contents = []
-    with open(os.devnull, "w") as nowhere:
-        for own in ({"code_after": f"{0:010}", "loops": 0}, {"code_after": f"{code_after:010}", "loops": 1}):
-            monkeypatch.setattr(tracer, "_tracer_options", lambda *given, own=own: options(*given) | own)
-            trace_program(
-                TraceRequest(
-                    [str(built(name)), *arguments],
-                    str(output),
-                    accesses=budget,
-                    engine="dynamorio",
-                    stdout=nowhere.fileno(),
-                )
-            )
-            contents.append(content(output))
+    for after, loops in ((0, 0), (code_after, 1)):
+        trace_by_code(monkeypatch, command, output, budget=budget, code_after=after, loops=loops)
+        contents.append(content(output))
     assert contents[0][0]
     assert contents[1] == contents[0]
+
+
+@needs_engine
+def test_iterations_of_loops_over_shared_lines_are_all_recorded(
+    built: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The strip does not hide such lines, so no iteration is left out that stays in its line."""
+    output = tmp_path / "a.trace"
+    trace_by_code(monkeypatch, [str(built("handed_over"))], output, code_after=1, loops=1)
+    frames = [struct.unpack_from("<5I", frame) for frame, _ in content(output)[0]]
+    events = sum(count for _, thread, _, _, count in frames if thread == 1)
+    assert events == pytest.approx(8 * 512 * 2, rel=0.05)  # loads and stores
 
 
 @needs_engine
