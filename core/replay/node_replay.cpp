@@ -291,7 +291,8 @@ class NodeReplay {
         }
     }
 
-    // The large pages that ranks were given for one first touch, side by side.
+    // The pages of many frames that ranks were given for one first touch, side by side. Ranks that
+    // got no large page may have a kernel's page of 64 KiB, which ends before the others.
     void clear_large() {
         const std::uint64_t number = large_pages_[phase_]++;
         const auto of_frame = static_cast<std::uint64_t>(std::popcount(options_.sets));
@@ -302,12 +303,15 @@ class NodeReplay {
             const Part part = std::exchange(part_, Part::counted);
             clearing_large_ = true;
             const std::uint32_t most = all_of_phase() ? ~0u : most_large_frames;
-            for (std::uint32_t i = 0; i < std::min(large_.front().frames, most); ++i) {
-                for (const LargePage& page : large_)
+            const std::uint32_t longest = std::ranges::max(large_, {}, &LargePage::frames).frames;
+            for (std::uint32_t i = 0; i < std::min(longest, most); ++i) {
+                for (const LargePage& page : large_) {
+                    if (i >= page.frames) continue;
+                    phase().simulated_large += of_frame;
                     if (reaches_machine(page.used))
                         runs_.push(options_.sets, page.first + i, page.core,
                                    AccessKind::stream_store);
-                phase().simulated_large += of_frame * large_.size();
+                }
                 if (runs_.lines() >= batch_lines) flush();
             }
             flush();

@@ -135,9 +135,14 @@ void RankPages::map_read(std::uint32_t page, std::uint32_t cached, unsigned thre
     if (cached >= cache_.size()) cache_.resize(std::size_t{cached} + 1, none);
     if (cache_[cached] == none) {
         if (base_) {
-            BasePages::Held& held = base_->of_cache(page);
-            if (held.users++ == 0) held.first = take_base(0, page, thread);
-            cache_[cached] = held.first + base_->offset(page);
+            // Where this part was shown before, it was another page's: another file is shown now,
+            // or another part of the file.
+            const std::uint32_t part = 1u << base_->offset(page);
+            BasePages::Cached& shown = base_->of_cache(page);
+            if (shown.first == BasePages::none || (shown.parts & part) != 0)
+                shown = {take_base(0, page, thread), 0};
+            shown.parts |= part;
+            cache_[cached] = shown.first + base_->offset(page);
         } else {
             const auto given = alloc(0, page, small_order, thread);
             if (!given) out_of_memory();

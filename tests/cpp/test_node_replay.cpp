@@ -573,6 +573,50 @@ TEST_CASE("large pages are cleared as a whole, whichever stretches there are") {
     }
 }
 
+namespace {
+
+// Has one large page, and then only pages of a kernel whose pages are of 64 KiB.
+class OneLargePage final : public Placement {
+  public:
+    std::unique_ptr<FrameSource> open(const JobShape&) const override {
+        class Source final : public FrameSource {
+          public:
+            MaybeFrame alloc(const Request& request) override {
+                if (request.order != 4) return std::exchange(large_, std::nullopt);
+                return Frame(std::exchange(next_, next_ + 16));
+            }
+            void free(const Request&, Frame) override {}
+
+          private:
+            MaybeFrame large_ = Frame(512);
+            std::uint32_t next_ = 0;
+        };
+        return std::make_unique<Source>();
+    }
+    std::uint32_t frames() const override { return node_frames; }
+    unsigned page_order() const override { return huge_order; }
+    unsigned base_order() const override { return 4; }
+};
+
+}  // namespace
+
+TEST_CASE("what ranks are given is cleared to its own size, if only some get a large page") {
+    std::vector<Op> ops;
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t page = 0; page < 512; ++page) {
+        addresses.emplace_back(page);
+        ops.push_back(make_op(OpKind::map_write, page, 0, 1));
+    }
+    const ListedProgram program(ops, addresses, 2, 1, 1);
+    NodeModel model = small_node(2);
+    model.drams = {small_dram(RowPolicy::open)};
+    const NodePhase phase =
+        replay_node(program, OneLargePage(), model, {2, {Excerpt{}}}, run_on).phases[0];
+    CHECK(phase.cleared == 2u * 512 * 64);
+    CHECK(phase.simulated_large == phase.cleared_large);
+    CHECK(phase.large_drams[0].writes == phase.cleared_large);
+}
+
 TEST_CASE("an excerpted program counts as the whole with the same excerpts") {
     std::uint64_t simulated = 0, skipped = 0;
     for (const std::uint64_t seed : {3u, 4u, 5u, 6u}) {

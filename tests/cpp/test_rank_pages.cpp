@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -214,5 +215,24 @@ TEST_CASE("pages of a larger page of the kernel come and go together, as in a sl
             CHECK(placement.out.size() == held.size());  // what was unmapped has gone back by now
             CHECK(cleared == taken);
         }
+    }
+}
+
+TEST_CASE("pages of files that are shown at one address after another have frames of their own") {
+    const reference::ListedProgram program({}, {VirtualPage(4), VirtualPage(5)}, 1, 1, 1);
+    for (const unsigned base : {0u, 2u}) {
+        const LargerPages placement(base);
+        RankPages pages(program, placement, 1, Sampling(), RankPages::Listed::covered,
+                        SlotPopulation(0, 0));
+        std::set<std::uint32_t> frames;
+        for (std::uint32_t part = 0; part < 3; ++part) {  // a window that moves along a file
+            for (const std::uint32_t page : {0u, 1u}) {
+                pages.map_read(page, 2 * part + page);
+                frames.insert(pages.frame(page, 0));
+            }
+            CHECK(pages.frame(1, 0) == pages.frame(0, 0) + 1);
+            pages.unmap(0, 2);
+        }
+        CHECK(frames.size() == 6);
     }
 }
