@@ -39,6 +39,9 @@ class CodeBlocks {
 
     // Call this in a forked child, which writes a trace of its own.
     void forget_definitions() { defined_.clear(); }
+    // Around a fork (Tracer::hold_locks()).
+    void lock() { mutex_.lock(); }
+    void unlock() { mutex_.unlock(); }
 
   private:
     std::mutex mutex_;

@@ -36,6 +36,9 @@ class PageCacheNumbers {
     std::optional<std::uint64_t> of_path(const std::string& path, std::uint64_t offset);
     // Returns the files that were numbered since the last call.
     std::vector<FileDefinition> take_new();
+    // Around a fork (Tracer::hold_locks()).
+    void lock() { mutex_.lock(); }
+    void unlock() { mutex_.unlock(); }
 
   private:
     std::optional<std::uint64_t> number(const struct stat& file, std::uint64_t offset);

@@ -161,7 +161,13 @@ void start() try {
     self_test = new SelfTest(guest_base);
     tracer->begin_thread(0);
     tracer->vcpu(0).cpu = current_cpu;
-    pthread_atfork(nullptr, nullptr, [] { tracer->forked(); });
+    // QEMU stops the threads that run code, and not those within system calls.
+    const auto let_go = [] { tracer->let_locks_go(); };
+    pthread_atfork([] { tracer->hold_locks(); }, let_go,
+                   [] {
+                       tracer->let_locks_go();
+                       tracer->forked();
+                   });
 } catch (const std::exception& error) {
     give_up(std::string("cannot write the trace: ") + error.what());
 }

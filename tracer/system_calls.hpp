@@ -47,6 +47,9 @@ class LargePageAdvice {
         pages_.for_each(0, ~std::uint64_t{0},
                         [&](std::uint64_t begin, std::uint64_t end, bool) { visit(begin, end); });
     }
+    // Around a fork (Tracer::hold_locks()).
+    void lock() { mutex_.lock(); }
+    void unlock() { mutex_.unlock(); }
 
   private:
     mutable std::mutex mutex_;

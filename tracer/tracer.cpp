@@ -327,6 +327,20 @@ void Tracer::finish(std::int32_t exit_status) {
                                 std::to_string(*summary.total_instructions));
 }
 
+void Tracer::hold_locks() {
+    mutex_.lock();
+    code_.lock();
+    space_.advice.lock();
+    space_.page_cache.lock();
+}
+
+void Tracer::let_locks_go() {
+    space_.page_cache.unlock();
+    space_.advice.unlock();
+    code_.unlock();
+    mutex_.unlock();
+}
+
 void Tracer::forked() {
     in_child_ = true;
     finished_ = true;

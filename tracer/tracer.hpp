@@ -87,6 +87,11 @@ class Tracer {
     }
     void let_writer_go() { session_->let_writer_go(); }
 
+    // Around a fork before which the engine leaves other threads at work: none of them holds a lock
+    // that the child needs, or is changing what the child has of its parent.
+    void hold_locks();
+    void let_locks_go();
+
     // Call this in a forked child. Nothing more is recorded, or everything goes into a file of its
     // own.
     void forked();

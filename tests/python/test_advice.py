@@ -57,6 +57,36 @@ def test_memory_that_a_program_asks_large_pages_for_has_them(
             assert walks["2m"] < walks["aged"] < 0.6 * walks["random"], name
 
 
+FORKS = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile int done;
+static void* ask(void* memory) {
+    while (!done) madvise(memory, 4096, MADV_HUGEPAGE), madvise(memory, 4096, MADV_NOHUGEPAGE);
+    return memory;
+}
+int main(void) {
+    pthread_t asking[3];
+    for (int i = 0; i < 3; i++) {
+        void* memory = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        pthread_create(&asking[i], 0, ask, memory);
+    }
+    for (int fork_number = 0; fork_number < 20; fork_number++) {
+        const pid_t child = fork();
+        if (child == 0) _exit(0);
+        for (int waits = 0; waitpid(child, 0, WNOHANG) == 0; usleep(10000))
+            if (waits++ == 6000) return kill(child, SIGKILL), 1;
+    }
+    done = 1;
+    for (int i = 0; i < 3; i++) pthread_join(asking[i], 0);
+}
+"""
+
+
 @pytest.mark.parametrize("engine", ["qemu", "dynamorio", "compiled"])
 def test_a_child_of_fork_has_the_advice_of_its_parent(
     engine: str, compile_c: Callable[..., Path], tmp_path: Path
@@ -77,3 +107,13 @@ def test_a_child_of_fork_has_the_advice_of_its_parent(
     simulation = Simulation(open_trace(child), machine, ranks=1, seed=1)
     counts = simulation.run(simulation.place(policies["aged"], Node(machine, 1, 0))).counts
     assert counts["large_pages"].max() == 2
+
+
+def test_a_child_goes_on_though_other_threads_asked_for_large_pages_during_the_fork(
+    compile_c: Callable[..., Path], tmp_path: Path
+) -> None:
+    """QEMU leaves threads within system calls at work while it forks."""
+    program = compile_c(FORKS, "-pthread")
+    request = TraceRequest([str(program)], str(tmp_path / "%p.trace"), engine="qemu", follow_exec=True)
+    assert trace_program(request).exit_status == 0
+    assert len(list(tmp_path.glob("*.trace"))) == 21
