@@ -252,8 +252,8 @@ class TraceWorkload(Workload):
         l1 = (machine.l1.sets, machine.l1.ways.value)
         if caches and not self.trace.is_exact_for(l1):
             raise UsageError(
-                f"machine {machine.name}: its L1 has {_shape(l1)}, {self.path} is exact for L1s of "
-                f"{describe_family(self.trace.exact_for)}; choose another machine"
+                f"machine {machine.name}: its L1 has {_shape(l1)}, but {self.path} is exact only for L1s of "
+                f"{describe_family(self.trace.exact_for)}; choose another machine, or use --workload"
             )
         return [_share(cache, self.threads) for cache in caches]
 

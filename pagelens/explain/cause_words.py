@@ -105,8 +105,9 @@ def shared_in_words(cause: AttributionRecord, shared: Sequence[SharedObject]) ->
     if not shared or loss <= (MATTERS - 1) * cause.time_s or cost < _NAMED * loss:
         return []
     return [
-        f"{percent(shared[0].share)} of these lines are of `{shared[0].name}`. If threads write different "
-        "data in one line there, put these data into lines of their own (alignas(64))."
+        f"Of the lines that threads take from each other, {percent(shared[0].share)} are of "
+        f"`{shared[0].name}`. If threads write different data in one line there, put these data into lines "
+        "of their own (alignas(64))."
     ]
 
 

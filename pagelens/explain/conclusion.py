@@ -63,6 +63,7 @@ def conclude(
     base = next(d for d in distributions if d.policy == baseline)
     where = machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node")
     assumed = [of.name for of in machine.inputs if of.origin == "assumed"]
+    cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if (most := _largest_effect(base, distributions, remedies)) <= MATTERS:
         return Conclusion(
             placement_matters=False,
@@ -79,6 +80,7 @@ def conclude(
                 *([] if bounded else _rare(base.nodes)),
                 *_cores_in_words(base),
                 *_elsewhere(base, any_unsure(remedies)),
+                *(shared_in_words(cause, shared) if cause is not None else []),
                 *_where_it_lies(machine),
                 *unknown_in_words(remedies, base.nodes),
                 *harm_in_words(remedies),
@@ -94,7 +96,6 @@ def conclude(
         *why_fresh_is_slower(base, distributions, attributions),
     ]
     sentences += _where_it_lies(machine)
-    cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if cause is not None:
         sentences += causes_in_words(machine, cause, [c for c in collisions if c.policy == baseline])
         sentences += shared_in_words(cause, shared)
@@ -211,7 +212,7 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
     if base.policy == "aged" and fresh is not None and _is_open(fresh):
         yield (
-            f"{matters}. The simulation is too small to tell how much longer it takes on a median node that "
+            f"{matters}. The simulation is too small to tell whether it takes longer on a median node that "
             "has run other jobs before ('aged') than in contiguous physical memory: "
             f"{times(fresh.gain_median)} as long (modelled, 95% interval {fresh.gain_median_low:.2f}-"
             f"{fresh.gain_median_high:.2f})."

@@ -31,8 +31,8 @@ def numa_records(ensemble: Ensemble) -> list[NumaRecord] | None:
 def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
     topology, nodes = ensemble.machine.topology, ensemble.nodes_under(policy)
     shape = (topology.rows, topology.nodes)
-    pairs = {"reads": np.zeros(shape), "writes": np.zeros(shape)}
-    sums = rows.group_by("from", "to").agg(pl.col("reads", "writes").sum()).sort("from", "to")
+    pairs = {name: np.zeros(shape) for name in ("reads", "writes", "taken")}
+    sums = rows.group_by("from", "to").agg(pl.col(*pairs).sum()).sort("from", "to")
     for source, target, *lines in sums.iter_rows():
         for name, count in zip(pairs, lines, strict=True):
             pairs[name][source, target] = count / nodes
@@ -41,7 +41,10 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
     parts = [
         NumaPart(name=f"memory of node {node}", busy_s=float(seconds)) for node, seconds in enumerate(served)
     ]
-    parts += [NumaPart(name=link.name, busy_s=float(link.seconds(**pairs))) for link in topology.links]
+    read = pairs["reads"] + pairs["taken"]
+    parts += [
+        NumaPart(name=link.name, busy_s=float(link.seconds(read, pairs["writes"]))) for link in topology.links
+    ]
     remote = both.sum() - np.trace(both)
     balancing: dict[str, float] = {}
     if ensemble.policies[policy].numa.balanced:

@@ -24,7 +24,7 @@ class NumaLoad:
     cores: Floats  # [from] that execute the program's threads
     without_links: bool = False
     without_crowding: bool = False
-    taken: Floats | None = None  # [row, from, to] lines that cores take from caches of another node
+    taken: Floats | None = None  # [row, from, to] lines that cores of a node take from caches of a node
     busiest_line_s: Floats | None = None  # [row] that the most taken of these lines is under way
     kernel_s: Floats | None = None  # seconds [row] of NUMA balancing, which all cores share
 

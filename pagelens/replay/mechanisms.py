@@ -87,9 +87,9 @@ MECHANISMS = {
         ),
         Mechanism(
             NUMA_SHARED,
-            "lines shared by NUMA nodes",
-            "lines that threads on different NUMA nodes take from each other",
-            "no line shared by NUMA nodes",
+            "lines shared by threads",
+            "lines that threads take from each other",
+            "no line shared by threads",
             "#44AA99",
         ),
         Mechanism(

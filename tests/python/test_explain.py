@@ -115,7 +115,7 @@ def test_why_a_fresh_node_is_slower_is_said(explanation: Explanation, attributed
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"), [(0.99, 1.01, "about as fast as in"), (0.4, 2.7, "too small to tell how much")]
+    ("low", "high", "said"), [(0.99, 1.01, "about as fast as in"), (0.4, 2.7, "too small to tell whether it")]
 )
 def test_equal_speed_is_claimed_only_where_the_interval_shows_it(
     explanation: Explanation, low: float, high: float, said: str

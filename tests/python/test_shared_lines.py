@@ -12,7 +12,7 @@ from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.cli.text.explain import render_terminal
 from pagelens.errors import UsageError
-from pagelens.explain.conclusion import _bounded
+from pagelens.explain.conclusion import _bounded, conclude
 from pagelens.explain.html import render_html
 from pagelens.explain.model import BoundsRecord
 from pagelens.frames import Node, parse_history, policies
@@ -83,8 +83,24 @@ def test_explain_names_the_object_and_what_it_costs(
     assert together.median_s / apart.median_s == pytest.approx(49.9 / 116.5, rel=0.02)
     cost = explained.attributions[0]
     assert cost.part(NUMA_SHARED).seconds > 0.5 * cost.time_s
-    said = " ".join(explained.conclusion.sentences)
-    assert f"of these lines are of `{aged.shared[0].name}`. If threads write different data" in said
+    directions = [part.busy_s for part in aged.parts if not part.name.startswith("memory")]
+    assert max(directions) == pytest.approx(apart.resource("links").busy_s)
+    named = f"are of `{aged.shared[0].name}`. If threads write different data"
+    assert named in " ".join(explained.conclusion.sentences)
+    alone = conclude(
+        explained.program,
+        explained.machine,
+        "aged",
+        explained.bounds,
+        [apart],
+        explained.attributions,
+        (),
+        (),
+        (),
+        shared=aged.shared,
+    )
+    assert not alone.placement_matters
+    assert named in " ".join(alone.sentences)
     terminal, report = " ".join(render_terminal(explained).split()), render_html(explained)
     assert "take from each other" in terminal
     assert "take these lines from each other" in report

@@ -211,22 +211,23 @@ def _numa(e: Explanation) -> Iterator[str]:
     yield from _heading(
         f"NUMA nodes under '{e.baseline}': {format_share(found.remote_share)} of the lines of memory are "
         "remote, on another NUMA node than the cores that ask for them (counted, mean over the simulated "
-        "nodes):"
+        f"nodes){':' if found.objects else '.'}"
     )
-    width = terminal_width() - 24
-    yield f"  {'object':<{width}} {'remote':>9} {'of remote':>9}"
+    width = terminal_width() - 28
+    if found.objects:
+        yield f"  {'object':<{width}} {'remote':>9} {'of all remote':>13}"
     for known in found.objects[:_TOP]:
         name = shorten_object(known.name, width)
-        yield f"  {name:<{width}} {format_share(known.remote_share):>9} {format_share(known.share):>9}"
+        yield f"  {name:<{width}} {format_share(known.remote_share):>9} {format_share(known.share):>13}"
     yield "  How long memories and directions of links are busy (modelled):"
     for part in found.parts[:_TOP]:
         yield f"  {part.name:<{width}} {format_time(part.busy_s):>9}"
     if found.shared:
         yield "  Lines that threads take from each other (counted):"
-        yield f"  {'object':<{width}} {'taken':>9} {'share':>9}"
+        yield f"  {'object':<{width}} {'taken':>9} {'share':>13}"
         for shared in found.shared[:_TOP]:
             name = shorten_object(shared.name, width)
-            yield f"  {name:<{width}} {format_count(shared.taken):>9} {format_share(shared.share):>9}"
+            yield f"  {name:<{width}} {format_count(shared.taken):>9} {format_share(shared.share):>13}"
         yield from textwrap.wrap(
             unpriced_lines_note(found), terminal_width(), initial_indent="  ", subsequent_indent="  "
         )
@@ -305,10 +306,12 @@ def _job(e: Explanation) -> Iterator[str]:
 def _footing(e: Explanation) -> Iterator[str]:
     p = e.program
     traced = "declared" if p.share_seen is None else f"traced ({format_share(p.share_seen)} of the run)"
-    slots = f"slots {e.sample.sampled_slots}, " if e.machine.served_by == "memory-side cache" else ""
+    simulated = f"lines simulated: {e.sample.sampled_lines}"
+    if e.machine.served_by == "memory-side cache":
+        simulated = f"slots, lines simulated: {e.sample.sampled_slots}, {e.sample.sampled_lines}"
     text = (
-        f"Lines are {traced} and counted (simulated: {slots}lines {e.sample.sampled_lines}); frames and "
-        f"times are modelled, on {_nodes(e)} with seed {e.sample.seed}."
+        f"Lines are {traced} and counted ({simulated}); frames and times are modelled, on {_nodes(e)} with "
+        f"seed {e.sample.seed}."
     )
     if e.sample.scaled is not None:
         text += (
