@@ -58,12 +58,8 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def section(study: Found, output: Path) -> Iterator[str]:
     """Yields a study's document, figures and table. Its figures are copied beside the page."""
-    of_study = score(study.rows)
     yield from (f"## {study.data['title']}", "")
-    yield (
-        f"`{study.data['name']}`: {study.data['source']}. Of {of_study.claims} predicted claims "
-        f"{of_study.held} {'holds' if of_study.held == 1 else 'hold'}. {study.data['note']}"
-    )
+    yield f"`{study.data['name']}`: {study.data['source']}. {study.data['note']}"
     yield ""
     for key in study.data["figures"]:
         name = f"reproduce-{key}.svg"

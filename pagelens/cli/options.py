@@ -137,7 +137,8 @@ EngineName = Annotated[
     Option(
         "--engine",
         metavar="NAME",
-        help="What traces the program: compiled (in), dynamorio or qemu; by default the first that can.",
+        help="What traces the program: its own code (compiled), dynamorio or qemu; by default the first that "
+        "can.",
         show_default=False,
         rich_help_panel=TRACING,
     ),

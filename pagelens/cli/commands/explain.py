@@ -122,7 +122,7 @@ Timed = Annotated[
     bool,
     Option(
         "--timed",
-        help="Run the program alone some times more, and put its time beside the modelled one.",
+        help="Run the program alone 3 to 30 times more, and put its time beside the modelled one.",
     ),
 ]
 

@@ -61,7 +61,7 @@ def run(context: StudyContext) -> Findings:
             "out.",
         ),
         Row(
-            "Typically",
+            "The same, typically",
             "GUPS, 96 GB, 10% hot",
             Kind.PREDICTED,
             value("60%", share=TYPICAL),

@@ -214,7 +214,7 @@ def _interleaved(found: Rates) -> tuple[Row, ...]:
             f"{MIRROR}: 2.88 and 7.89 tokens/s",
             2.88 / 7.89,
             serial[0],
-            "Neither the processor nor where the pages were left is published. With all on one node: "
+            "Neither the processor nor where the pages were left is published. If all were on one node: "
             + HOST.format(low=serial[0], high=serial[1]),
         ),
         _shown(

@@ -173,7 +173,7 @@ STUDY = Study(
     "Machines of the same families, at the clocks of the benchmark. The rule of turns and the widths between "
     "caches are those of the same files and of the ECM model (Stengel et al., arXiv:1410.5010). The rates of "
     "Haswell and Skylake were known when the rule was added; those of the others were read after the "
-    "predictions had been committed. What a line costs that an Intel L1 writes back was added after that, "
+    "predictions had been committed. The cost of lines that an Intel L1 writes back was added after that, "
     "from documents and a measurement without these rates (docs/decisions/ecm.md). No input was chosen by "
-    "any rate.",
+    "any rate. A claim holds if all five rates are within 25%.",
 )
