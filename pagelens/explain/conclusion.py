@@ -267,7 +267,8 @@ def _cores_in_words(base: Distribution) -> list[str]:
         return []
     return [
         f"{_slow_and_fast(base)}, mostly because the frequencies of their cores differ, which no placement "
-        f"changes: with equal frequencies it would be {times(base.spread_of_placement)} (modelled)."
+        f"changes: with equal frequencies they would take {times(base.spread_of_placement)} as long "
+        "(modelled)."
     ]
 
 
