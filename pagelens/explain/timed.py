@@ -86,10 +86,10 @@ def far_off(timed: TimedRecord | None, share_seen: float | None, assumed: Sequen
     compared = _compared(timed)
     if compared.factor <= FAR:
         return []
-    direction = "more" if compared.modelled > median(compared.measured) else "less"
+    direction = "long" if compared.modelled > median(compared.measured) else "short"
     return [
-        f"The model is wrong about this program: it says {compared.factor:.1f}x {direction} time than one "
-        f"copy takes on this machine ({compared}). Take what follows as a hint.",
+        f"The model is wrong about this program: its time for one copy on this machine is too {direction} by "
+        f"a factor of {compared.factor:.1f} ({compared}). Take what follows as a hint.",
         *_why(timed, assumed),
         *_of_kernel(timed),
     ]
@@ -148,13 +148,15 @@ def _of_kernel(timed: TimedRecord) -> list[str]:
     """Say what the kernel takes for the program, if that is much."""
     if _kernel_share(timed) <= _MUCH:
         return []
-    modelled = "The model has page faults alone"
-    if timed.modelled_program_s is not None:
-        modelled += f", {format_time(timed.modelled_s - timed.modelled_program_s)} here"
+    modelled = "Of this, the model has page faults alone"
+    if timed.modelled_program_s == timed.modelled_s:
+        modelled = "None of this is modelled"
+    elif timed.modelled_program_s is not None:
+        modelled += f", {format_time(timed.modelled_s - timed.modelled_program_s)}"
     return [
-        f"The kernel takes {format_time(mean(timed.of_kernel_s))} of processor time on its behalf "
+        f"The kernel takes {format_time(mean(timed.of_kernel_s))} of processor time for the program "
         f"(measured): to start it, and for its system calls and page faults. {modelled}. The gains stated "
-        "here leave the rest as it is."
+        "here do not change what is not modelled."
     ]
 
 
