@@ -49,7 +49,7 @@ def interrupt_core(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     return Option(
         "interrupt-core",
         f"on processor {core}, where interrupts come",
-        f"taskset -c {core} before the program, which then shares that processor with the interrupts",
+        f"`taskset -c {core}` before the program, which then shares that processor with the interrupts",
         there,
     )
 
@@ -73,7 +73,7 @@ def kernel_core(frame: pl.DataFrame, io: Io, now: Cost, run: Run) -> Option | No
     return Option(
         "kernel-core",
         "one core left to the kernel",
-        "pagelens io run --leave-cores 1, or -S 1 of Slurm; the program has a core fewer",
+        "`pagelens io run --leave-cores 1`, or `-S 1` of Slurm; the program has a core fewer",
         now,
         other_s=lost - saved,
     )

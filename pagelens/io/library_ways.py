@@ -68,7 +68,7 @@ def aggregators(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
         "aggregators",
         f"{best.aggregators} aggregator{'s' * (best.aggregators > 1)}, {buffer} buffers",
         f"the hints romio_cb_{writes}=enable, cb_config_list=*:{best.aggregators} and "
-        f"cb_buffer_size={best.buffer} (pagelens io run --hint)",
+        f"cb_buffer_size={best.buffer} (`pagelens io run --hint`)",
         Cost(cpu_s, wait_s),
         wall,
     )
@@ -116,8 +116,8 @@ def aligned_objects(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     return Option(
         "hdf5-alignment",
         f"objects of HDF5 at multiples of {format_binary_size(_PAGE)}",
-        f"pagelens io run --hdf5 alignment={format_binary_size(_PAGE).replace(' ', '')}, or H5Pset_alignment "
-        "where the file is made; it grows a little",
+        f"`pagelens io run --hdf5 alignment={format_binary_size(_PAGE).replace(' ', '')}`, or "
+        "H5Pset_alignment where the file is made; it grows a little",
         after,
     )
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import polars as pl
+from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pagelens.io.classify import classify
 from pagelens.io.explanation import Explanation, in_words
 from pagelens.io.recording import Recording
+from pagelens.io.turns import waits_of_threads
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, Drawing, drawing
 from pagelens.report.page import page_template
 from pagelens.units import format_binary_size, format_share, format_size, format_time
@@ -20,8 +24,11 @@ _MOST_DOTS = 20_000
 _MOST_FILES = 8
 _BAR, _LEGEND_LINE = 0.28, 0.17  # inches
 _NAME_LETTERS = 28
+_PROGRAM_LETTERS = 16
 _MOST_THREADS = 12
 _MOST_LABELS = 10  # of an axis, or one more
+_TITLE_LETTERS = 100
+_MOST_PAIRS = 12  # of threads
 
 
 def render_page(e: Explanation, recording: Recording, conclusion: Sequence[str]) -> str:
@@ -31,9 +38,25 @@ def render_page(e: Explanation, recording: Recording, conclusion: Sequence[str])
     template = page_template(
         "pagelens.io",
         "page.html.j2",
-        {"seconds": format_time, "size": format_size, "percent": format_share, "words": in_words},
+        {
+            "seconds": format_time,
+            "size": format_size,
+            "percent": format_share,
+            "words": in_words,
+            "code": _with_code,
+        },
     )
-    return template.render(e=e, conclusion=conclusion, drawings=drawings)
+    command = " ".join(e.facts.command)
+    title = command if len(command) <= _TITLE_LETTERS else f"{command[: _TITLE_LETTERS - 3]}..."
+    pairs = list(_pairs(frame, recording)) if frame.height else []
+    return template.render(
+        e=e, conclusion=conclusion, drawings=drawings, command=command, title=title, pairs=pairs
+    )
+
+
+def _with_code(text: str) -> Markup:
+    """Return a text in which what stands between backticks is code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _over_time(frame: pl.DataFrame) -> Drawing:
@@ -124,20 +147,41 @@ def _waits(frame: pl.DataFrame, recording: Recording) -> Drawing:
         return figure
 
     return drawing(
-        "io-waits", "Which thread waits for which file", "Recorded wall time of operations, by file.", draw
+        "io-waits",
+        "Which thread spends its time on which file",
+        "Recorded wall time of operations, by file.",
+        draw,
     )
 
 
-def _thread_names(threads: pl.DataFrame, recording: Recording) -> list[str]:
-    """Return the rank of each thread's process if it has one, and else the thread's number.
+def _pairs(frame: pl.DataFrame, recording: Recording) -> Iterator[tuple[str, str, int, float]]:
+    """Yield which thread waited for which other one, how often, and the seconds."""
+    waits = waits_of_threads(frame)
+    threads = pl.concat(
+        [waits.select("process", "thread"), waits.select(process="for_process", thread="for_thread")]
+    ).unique(maintain_order=True)
+    names = dict(zip(threads.iter_rows(), _thread_names(threads, recording), strict=True))
+    for process, thread, for_process, for_thread, count, wait_ns in waits.head(_MOST_PAIRS).iter_rows():
+        yield names[process, thread], names[for_process, for_thread], count, wait_ns / 1e9
+    if (rest := waits[_MOST_PAIRS:]).height:
+        yield "other threads", "other threads", int(rest["count"].sum()), float(rest["wait_ns"].sum()) / 1e9
 
-    A second thread of a rank has both.
+
+def _thread_names(threads: pl.DataFrame, recording: Recording) -> list[str]:
+    """Return the rank of each thread's process, or else its program, each with the thread's number.
+
+    The first thread of a rank goes without its number.
     """
-    ranks = {each.process: each.rank for each in recording.header.processes}
+    of = {each.process: each for each in recording.header.processes}
     names: list[str] = []
     for process, thread in threads.select("process", "thread").iter_rows():
-        name = str(thread) if ranks.get(process) is None else f"rank {ranks[process]}"
-        names.append(f"{name}: {thread}" if name in names else name)
+        known = of.get(process)
+        if known is not None and known.rank is not None:
+            name = f"rank {known.rank}"
+            names.append(f"{name}: {thread}" if name in names else name)
+        else:
+            program = Path(known.program).name[:_PROGRAM_LETTERS] if known is not None else ""
+            names.append(f"{program} {thread}".strip())
     return names
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from pagelens.io import classify as paths
+
 Mask = NDArray[np.bool_]
 
 
@@ -43,6 +45,29 @@ def waited_for(
                 left[at] = (end[place[at]] - start[at]) / wall[place[at]]
         under_way[file[at]] = [*others, at] if holding[at] else others
     return place, left
+
+
+def waits_of_threads(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return how often and how long each thread waited for each other one, the longest first.
+
+    A buffered write waits for another one, and an fsync for another one. The wait ends when the other
+    operation ends, or with the operation itself.
+    """
+    writes = frame["path"].is_in([paths.WRITE, paths.OVERWRITE]).to_numpy()
+    syncs = (frame["path"] == paths.SYNC).to_numpy()
+    parts = []
+    for some, in_order in ((writes, True), (syncs, False)):
+        place, left = waited_for(frame, some, some, in_order)
+        at = np.flatnonzero(place >= 0)
+        other = frame[place[at]].select(for_process="process", for_thread="thread")
+        wall = frame["wall_ns"].to_numpy()
+        waited = pl.Series("wait_ns", np.minimum(left[at] * wall[place[at]], wall[at]))
+        parts.append(
+            pl.concat([frame[at].select("process", "thread"), other], how="horizontal").with_columns(waited)
+        )
+    pair = ["process", "thread", "for_process", "for_thread"]
+    grouped = pl.concat(parts).group_by(pair).agg(pl.len().alias("count"), pl.col("wait_ns").sum())
+    return grouped.sort("wait_ns", *pair, descending=[True, False, False, False, False])
 
 
 def _shared(frame: pl.DataFrame, some: Mask) -> Mask:

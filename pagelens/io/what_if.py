@@ -181,7 +181,7 @@ def _large_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     return Option(
         "large-direct",
         f"writes of {format_binary_size(LARGE)} and more direct",
-        "pagelens io run --apply direct",
+        "`pagelens io run --apply direct`",
         _made_direct(frame, io, where)[0],
     )
 
@@ -293,6 +293,6 @@ def _fewer_syncs(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     return Option(
         "sync-once",
         "one fsync a file, at its end",
-        "a crash then loses what was written since the last one",
+        "the risk that a crash loses what was written since the last fsync",
         Cost(cpu_s, wait_s),
     )

@@ -11,7 +11,7 @@ from test_io_model import MACHINE, PAGE, recording_of, transfer, with_tables
 from pagelens.io import explain_recording
 from pagelens.io.classify import classify
 from pagelens.io.predict import predict
-from pagelens.io.turns import waited_for
+from pagelens.io.turns import waited_for, waits_of_threads
 
 assert MACHINE.io is not None
 US = 1000
@@ -51,6 +51,20 @@ def test_who_meets_nobody_does_not_wait(second: dict[str, Any], why: str) -> Non
     ]
     frame = classify(recording_of(operations, [{"bytes": 0}] * 2))
     assert predict(frame, MACHINE.io).cpu_s[1] == pytest.approx(4e-6), why
+
+
+def test_threads_wait_for_each_other_by_writes_and_by_fsyncs() -> None:
+    operations = [
+        of_rank(1, 0, 10, **transfer("write", 0)),
+        of_rank(2, 4, 15, **transfer("write", PAGE)),  # 6 us of the first were left
+        of_rank(1, 30, 10, **transfer("write", 2 * PAGE)),
+        of_rank(2, 37, 9, **transfer("write", 3 * PAGE)),  # 3 us
+        of_rank(1, 100, 40, kind="sync"),
+        of_rank(3, 120, 5, kind="sync"),  # ends before the first one
+        of_rank(2, 200, 10, **transfer("write", 4 * PAGE)),
+    ]
+    waits = waits_of_threads(classify(recording_of(operations)))
+    assert waits.rows() == [(2, 2, 1, 1, 2, 9 * US), (3, 3, 1, 1, 1, 5 * US)]
 
 
 def test_an_fsync_joins_the_one_that_writes_out() -> None:

@@ -138,7 +138,7 @@ def test_one_thread_can_go_where_the_interrupts_come() -> None:
     ways = found(writes, io)
     saved = ways["as-it-ran"].cost.cpu_s.sum() - ways["interrupt-core"].cost.cpu_s.sum()
     assert saved == pytest.approx(30e-6)
-    assert "taskset -c 1 " in ways["interrupt-core"].effort
+    assert "`taskset -c 1` " in ways["interrupt-core"].effort
     assert "interrupt-core" not in found([{**of, "cpu": 1} for of in writes], io)
     assert "interrupt-core" not in found([{**of, "thread": n} for n, of in enumerate(writes)], io)
 
