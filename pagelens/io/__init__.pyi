@@ -4,7 +4,6 @@ from .apply import (
     Advice as Advice,
     Compared as Compared,
     become_applied as become_applied,
-    check_cores as check_cores,
     compare as compare,
     parse_hint as parse_hint,
     parse_property as parse_property,
@@ -37,6 +36,10 @@ from .importers.import_log import (
 )
 from .page import (
     render_page as render_page,
+)
+from .processors import (
+    all_but as all_but,
+    named_processors as named_processors,
 )
 from .predict import (
     predict_transfers as predict_transfers,

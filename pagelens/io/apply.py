@@ -54,7 +54,7 @@ class Advice:
 
     smallest: int | None = LARGE  # bytes from which on writes are made direct; None: none is
     hints: tuple[tuple[str, str], ...] = ()  # for ROMIO
-    left_cores: int = 0  # processors that the program leaves to the kernel
+    cores: tuple[int, ...] = ()  # the processors that it may use; (): all
     hdf5: tuple[tuple[str, int], ...] = ()  # properties of HDF5, in bytes: alignment, cache
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:
@@ -79,10 +79,9 @@ class Advice:
         return self.smallest is not None or bool(self.hdf5)
 
     def apply_cores(self) -> None:
-        """Bind this process, and all that it starts, to all of its processors but the last ones."""
-        if self.left_cores:
-            cores = sorted(os.sched_getaffinity(0))
-            os.sched_setaffinity(0, cores[: len(cores) - self.left_cores])
+        """Bind this process, and all that it starts, to the processors of the advice."""
+        if self.cores:
+            os.sched_setaffinity(0, self.cores)
 
     def _hints_file(self, earlier: str) -> Path:
         """Write the hints, behind those that the user's own file has.
@@ -104,15 +103,6 @@ class Advice:
         except (OSError, UnicodeDecodeError) as error:
             raise Failure(f"--hint: cannot write the file of hints ({error}); set ROMIO_HINTS") from None
         return path
-
-
-def check_cores(left: int) -> None:
-    """Raise UsageError if the program could not leave so many processors."""
-    have = len(os.sched_getaffinity(0))
-    if not 0 <= left < have:
-        raise UsageError(
-            f"--leave-cores {left}: this process may use {have}, and one must stay: 0 to {have - 1}"
-        )
 
 
 def parse_hint(text: str) -> tuple[str, str]:

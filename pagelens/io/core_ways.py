@@ -40,18 +40,29 @@ def more_threads(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
 
 def interrupt_core(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     """Bind a program with one thread to the processor that takes the interrupts of the storage."""
-    if io.interrupt_core is None or _threads(frame) > 1:
+    if io.interrupt_core is None:
         return None
     core = io.interrupt_core.value
-    there = predict(frame.with_columns(cpu=pl.lit(core, pl.UInt16)), io)
-    if not (there.cpu_s < now.cpu_s).any():
+    there = on_core(frame, io, core)
+    if there is None or not (there.cpu_s < now.cpu_s).any():
         return None
     return Option(
         "interrupt-core",
         f"on processor {core}, where interrupts come",
-        f"`taskset -c {core}` before the program, which then shares that processor with the interrupts",
+        "a program that shares this processor with the interrupts",
         there,
+        applied_by=f"--apply hints --cores {core}",
     )
+
+
+def on_core(frame: pl.DataFrame, io: Io, core: int) -> Cost | None:
+    """Return the cost if a program with one thread is bound to a processor.
+
+    Return None if it has more threads, or nobody knows which processor takes the interrupts.
+    """
+    if io.interrupt_core is None or _threads(frame) > 1:
+        return None
+    return predict(frame.with_columns(cpu=pl.lit(core, pl.UInt16)), io)
 
 
 def kernel_core(frame: pl.DataFrame, io: Io, now: Cost, run: Run) -> Option | None:
@@ -73,9 +84,10 @@ def kernel_core(frame: pl.DataFrame, io: Io, now: Cost, run: Run) -> Option | No
     return Option(
         "kernel-core",
         "one core left to the kernel",
-        "`pagelens io run --leave-cores 1`, or `-S 1` of Slurm; the program has a core fewer",
+        "a core fewer for the program (`-S 1` in Slurm)",
         now,
         other_s=lost - saved,
+        applied_by="--apply hints --leave-cores 1",
     )
 
 

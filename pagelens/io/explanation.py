@@ -19,6 +19,7 @@ from pagelens.io.recording import Recording, without_queues
 from pagelens.io.recording_gaps import gaps
 from pagelens.io.turns import waited_for
 from pagelens.io.what_if import options
+from pagelens.io.why_not import why_not_applied
 from pagelens.machine import Io, Machine
 from pagelens.units import format_time
 
@@ -43,6 +44,8 @@ class Way:
     gain: float | None  # the share of the program's wall time that it saves by the model
     gain_range: tuple[float, float] | None  # the same, as far as the machine's own speed varies
     verdict: str  # "gains", "not worth it", "loses", "unknown"
+    applied_by: str = ""  # the options of `pagelens io run` that do it
+    why_not_applied: str = ""  # if there are none
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,11 @@ def _ways(frame: pl.DataFrame, found: list[Option], elapsed_s: float, spread: fl
         new = (_busiest(frame, np.where(changed, option.wall_s, 0.0)) or 0) / max(elapsed_s, 1e-9)
         around = None if gain is None else (gain - (spread - 1) * new, gain + (1 - 1 / spread) * new)
         verdict = _verdict(gain)
-        made.append(Way(option.key, option.title, option.effort, cpu, wait, wall, gain, around, verdict))
+        why_not = why_not_applied(option.key)
+        made.append(
+            Way(option.key, option.title, option.effort, cpu, wait, wall, gain, around, verdict,
+                option.applied_by, why_not)
+        )  # fmt: skip
     return [made[0], *sorted(made[1:], key=lambda way: -(way.gain or 0))]
 
 

@@ -67,10 +67,11 @@ def aggregators(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     return Option(
         "aggregators",
         f"{best.aggregators} aggregator{'s' * (best.aggregators > 1)}, {buffer} buffers",
-        f"the hints romio_cb_{writes}=enable, cb_config_list=*:{best.aggregators} and "
-        f"cb_buffer_size={best.buffer} (`pagelens io run --hint`)",
+        "hints for ROMIO, the MPI-IO of MPICH and its relatives",
         Cost(cpu_s, wait_s),
         wall,
+        applied_by=f"--apply hints --hint romio_cb_{writes}=enable "
+        f"--hint cb_config_list=*:{best.aggregators} --hint cb_buffer_size={best.buffer}",
     )
 
 
@@ -116,9 +117,9 @@ def aligned_objects(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     return Option(
         "hdf5-alignment",
         f"objects of HDF5 at multiples of {format_binary_size(_PAGE)}",
-        f"`pagelens io run --hdf5 alignment={format_binary_size(_PAGE).replace(' ', '')}`, or "
-        "H5Pset_alignment where the file is made; it grows a little",
+        "a file that grows a little (H5Pset_alignment)",
         after,
+        applied_by=f"--apply hints --hdf5 alignment={format_binary_size(_PAGE).replace(' ', '')}",
     )
 
 
@@ -172,8 +173,9 @@ def chunk_cache(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     return Option(
         "hdf5-cache",
         f"a cache of {size} for chunks of HDF5",
-        f"memory of that size for each data set (pagelens io run --hdf5 cache={size.replace(' ', '')})",
+        "memory of that size for each data set (H5Pset_cache)",
         Cost(cpu_s, wait_s),
+        applied_by=f"--apply hints --hdf5 cache={size.replace(' ', '')}",
     )
 
 

@@ -25,6 +25,7 @@ class Option:
     cost: Cost
     wall: Floats | None = None  # of each operation, where threads share it; None: processor time and waiting
     other_s: float = 0.0  # what the rest of the program then takes longer
+    applied_by: str = ""  # the options of `pagelens io run` that do it, or nothing
 
     @property
     def wall_s(self) -> Floats:

@@ -9,7 +9,7 @@ import polars as pl
 
 from pagelens.io import classify as paths
 from pagelens.io.classify import classify, made_direct
-from pagelens.io.core_ways import interrupt_core, kernel_core, more_threads
+from pagelens.io.core_ways import interrupt_core, kernel_core, more_threads, on_core
 from pagelens.io.kinds import IN_STDIO
 from pagelens.io.library_ways import aggregators, aligned_objects, chunk_cache, larger_chunks, repeated_chunks
 from pagelens.io.option import BUFFERED, Option, Run, buffered, copy_s, sizes_of
@@ -181,8 +181,9 @@ def _large_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     return Option(
         "large-direct",
         f"writes of {format_binary_size(LARGE)} and more direct",
-        "`pagelens io run --apply direct`",
+        "O_DIRECT where it is safe, and a copy where the memory is not aligned",
         _made_direct(frame, io, where)[0],
+        applied_by="--apply direct",
     )
 
 
@@ -234,14 +235,19 @@ def _made_direct(
 
 
 def saved_by_advice(
-    recording: Recording, io: Io, smallest: int | None, hdf5: Mapping[str, int]
+    recording: Recording,
+    io: Io,
+    smallest: int | None,
+    hdf5: Mapping[str, int],
+    cores: tuple[int, ...] = (),
 ) -> tuple[float, float] | None:
     """Return the processor and wall seconds that `pagelens io run` saves.
 
     `smallest` is the size from which on writes are made direct, and `hdf5` has the bytes of properties of
-    HDF5. What each of them saves is added. Return None if none of them changes anything, or the model does
-    not know what it changes: the machine file may not know direct writes, the library may leave files of this
-    file system alone, and the cache of HDF5 may be too small for all chunks.
+    HDF5. `cores` are those that the program is bound to; the model knows what one of them changes for a
+    program with one thread. What each of them saves is added. Return None if none of them changes anything,
+    or the model does not know what it changes: the machine file may not know direct writes, the library may
+    leave files of this file system alone, and the cache of HDF5 may be too small for all chunks.
     """
     frame = classify(recording)
     now = predict(frame, io)
@@ -254,6 +260,8 @@ def saved_by_advice(
     if "cache" in hdf5 and hdf5["cache"] >= repeated_chunks(frame)[1]:
         cached = chunk_cache(frame, io, now)
         ways += [cached.cost] if cached is not None else []
+    if len(cores) == 1 and (bound := on_core(frame, io, cores[0])) is not None:
+        ways.append(bound)
     if not ways:
         return None
     cpu = sum(float(np.nansum(now.cpu_s - then.cpu_s)) for then in ways)

@@ -107,7 +107,7 @@ def test_only_chunks_that_come_again_before_a_data_set_is_opened_are_spared() ->
     assert need == 1 << 20
     way = next(way for way in options(frame, with_tables()) if way.key == "hdf5-cache")
     assert np.flatnonzero(way.cost.cpu_s == 0).tolist() == [0, 1, 6, 7]
-    assert "--hdf5 cache=1MiB" in way.effort
+    assert way.applied_by == "--apply hints --hdf5 cache=1MiB"
 
 
 @pytest.mark.parametrize("kind", ["mpich", "openmpi"])

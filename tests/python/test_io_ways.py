@@ -15,7 +15,8 @@ from pagelens.io.kinds import CALLERS, KINDS
 from pagelens.io.library_ways import HDF5_DATA, larger_chunks
 from pagelens.io.option import Option, Run, speed_up
 from pagelens.io.predict import predict
-from pagelens.io.what_if import options
+from pagelens.io.what_if import options, saved_by_advice
+from pagelens.io.why_not import why_not_applied
 from pagelens.machine import Io
 
 TOGETHER, ALONE = CALLERS.index("MPI_File_write_at_all"), CALLERS.index("MPI_File_write_at")
@@ -132,13 +133,32 @@ def test_a_way_that_delays_the_rest_of_the_program_loses() -> None:
     assert way.gain == pytest.approx((4 << 20) / 1e9 / cores / 0.1 - (15.9 / (cores - 1) - 1))
 
 
+def test_each_way_is_applied_or_says_why_not() -> None:
+    io = with_tables(**KERNEL, interrupt_core="1", other_core='"10 us"')
+    chunks = [transfer("write", at % 4 * PAGE, PAGE, caller=DATASET) for at in range(256)]
+    direct = [transfer("write", at * PAGE, direct=True, cpu=0) for at in range(30)]
+    syncs = [{"kind": "sync"}] * 20
+    large = [transfer("write", at << 20, 1 << 20) for at in range(4)]
+    scattered = [transfer("read", at << 20) for at in (9, 4, 7, 1)]
+    keys = set()
+    for operations in (chunks, direct, [*large, *syncs], scattered, of_ranks(TOGETHER)):
+        ways = list(found(operations, io, Run(1.0, 2.0, 2)).values())
+        keys |= {way.key for way in ways}
+        for way in ways[1:]:
+            assert bool(way.applied_by) != bool(why_not_applied(way.key)), way.key
+    assert {"aggregators", "hdf5-cache", "interrupt-core", "kernel-core", "large-direct", "threads"} < keys
+
+
 def test_one_thread_can_go_where_the_interrupts_come() -> None:
     io = with_tables(interrupt_core="1", other_core='"10 us"')
     writes = [transfer("write", at * PAGE, direct=True, cpu=0) for at in range(3)]
     ways = found(writes, io)
     saved = ways["as-it-ran"].cost.cpu_s.sum() - ways["interrupt-core"].cost.cpu_s.sum()
     assert saved == pytest.approx(30e-6)
-    assert "`taskset -c 1` " in ways["interrupt-core"].effort
+    assert ways["interrupt-core"].applied_by == "--apply hints --cores 1"
+    saved_by_it = saved_by_advice(recording_of(writes), io, None, {}, (1,))
+    assert saved_by_it == pytest.approx((saved, saved))
+    assert saved_by_advice(recording_of(writes), io, None, {}, (0, 1)) is None
     assert "interrupt-core" not in found([{**of, "cpu": 1} for of in writes], io)
     assert "interrupt-core" not in found([{**of, "thread": n} for n, of in enumerate(writes)], io)
 
@@ -161,7 +181,7 @@ def test_mpich_makes_the_requests_that_are_priced(tmp_path: Path, monkeypatch: p
     part = 32 << 10  # of a rank in a call, and there are 64 calls
     assert sizes[""] == [(part, 2 * 64)]
     assert sizes[str(hints)] == [(2 * part, 64)]
-    assert "romio_cb_write=enable, cb_config_list=*:" in way.effort
+    assert "--hint romio_cb_write=enable --hint cb_config_list=*:" in way.applied_by
 
 
 def test_threads_make_the_storage_no_faster() -> None:

@@ -234,6 +234,10 @@ def run_command(
         int,
         typer.Option(min=0, metavar="N", help="Leave the last N processors to the kernel."),
     ] = 0,
+    cores: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Bind the program to these processors, such as 0-3,8."),
+    ] = None,
     compare: Annotated[
         int,
         typer.Option(min=0, max=1000, metavar="N", help="Run the program N times each way, and compare."),
@@ -250,24 +254,27 @@ def run_command(
         LEAST,
         MOST,
         Advice,
+        all_but,
         become_applied,
-        check_cores,
+        named_processors,
         parse_hint,
         parse_property,
         without_effect,
     )
     from pagelens.units import parse_size
 
-    if apply not in ("direct", "hints") or (apply == "hints" and not hint and not hdf5 and not leave_cores):
-        raise UsageError(f"--apply {apply}: direct, or hints with a --hint, --hdf5 or --leave-cores")
-    check_cores(leave_cores)
+    if cores is not None and leave_cores:
+        raise UsageError(f"--cores {cores}: not with --leave-cores; name the processors that are to be used")
+    bound = named_processors(cores) if cores is not None else all_but(leave_cores) if leave_cores else ()
+    if apply not in ("direct", "hints") or (apply == "hints" and not (hint or hdf5 or bound)):
+        raise UsageError(f"--apply {apply}: direct, or hints with a --hint, --hdf5, --cores or --leave-cores")
     smallest = parse_size(request, "--request")
     if not LEAST <= smallest <= MOST:
         raise UsageError(f"--request {request}: 64 KiB to 1 GiB, such as 1MiB")
     advice = Advice(
         smallest if apply == "direct" else None,
         tuple(map(parse_hint, hint or ())),
-        leave_cores,
+        bound,
         tuple(map(parse_property, hdf5 or ())),
     )
     for line in without_effect(command) if advice.preloads else ():
@@ -286,7 +293,7 @@ def _compared(command: list[str], advice: Advice, rounds: int, machine: str | No
     assert io is not None
     with progress_bar(quiet, "runs") as bar:
         found = compare(command, advice, rounds, written_files(recording), bar)
-    saved = saved_by_advice(recording, io, advice.smallest, dict(advice.hdf5))
+    saved = saved_by_advice(recording, io, advice.smallest, dict(advice.hdf5), advice.cores)
     typer.echo("\n".join(render_comparison(found, saved, advice, rounds)))
     return 1 if found.unequal else 0
 

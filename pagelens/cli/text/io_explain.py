@@ -111,6 +111,10 @@ def conclusion(e: Explanation) -> Iterator[str]:
         f"program's time{_range(best)}. "
         f"It takes {best.effort}."
     )
+    if best.applied_by:
+        yield f"This applies and measures it: `pagelens io run {best.applied_by} --compare 3 -- ...`"
+    elif best.why_not_applied:
+        yield f"`pagelens io run` does not apply it: {best.why_not_applied}."
 
 
 def _range(way: Way) -> str:
