@@ -17,11 +17,13 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pagelens.errors import Failure, UsageError
+from pagelens.host.system import System
 from pagelens.lab.cached_file import add_modules, load_modules
 from pagelens.lab.emulator import Disk
 from pagelens.lab.guest import Guest
@@ -47,7 +49,10 @@ _INTERRUPTS = slice(5, 7)
 
 @dataclass(frozen=True)
 class Written:
-    """What the guest wrote in one way. Times are of the guest's clock, in seconds."""
+    """What the guest wrote in one way.
+
+    Times are of the guest's clock, in seconds, without those in which its core waited for one of the host's.
+    """
 
     way: str
     request: int  # bytes of each request, or of each file
@@ -140,7 +145,7 @@ def predicted(written: list[Written], disk_rate: float) -> Iterator[Written]:
 def _write_again(guest: Guest, way: str, size: int, total: int) -> Written:
     """Write up to three times if that is quick, and return the shortest time.
 
-    The emulator shares the host's processors, so other programs make single times longer.
+    The emulator shares the host's processors and caches, so other programs make single times longer.
     """
     found: list[Written] = []
     while len(found) < _MOST_TIMES and sum(each.seconds for each in found) < _QUICK_S:
@@ -155,20 +160,37 @@ def _write(guest: Guest, way: str, size: int, total: int) -> Written:
         how = "oflag=direct" if way == DIRECT else ""
         work = f"/lab/dd if=/dev/zero of={_FILE} bs={size} count={total // size} conv=fsync {how} 2>/dev/null"
     # The first file takes blocks that no other had; later ones are removed and the disk is idle before.
+    guest.shell(f"rm -rf {_FILE} {_MANY}; mkdir {_MANY}; sync; echo 3 >/proc/sys/vm/drop_caches").checked()
+    before, began = core_times(guest.pid), time.monotonic()
     output = guest.shell(
-        f"rm -rf {_FILE} {_MANY}; mkdir {_MANY}; sync; echo 3 >/proc/sys/vm/drop_caches; cat /proc/uptime; "
-        f"head -1 /proc/stat; {work} || echo failed; cat /proc/uptime; head -1 /proc/stat"
+        f"cat /proc/uptime; head -1 /proc/stat; {work} || echo failed; cat /proc/uptime; head -1 /proc/stat"
     ).checked()
-    return _parsed(output, way, size, total)
+    after, took = core_times(guest.pid), time.monotonic() - began
+    ran, waited = ((last - first) / took for first, last in zip(before, after, strict=True))
+    return _parsed(output, way, size, total, ran, waited)
 
 
-def _parsed(output: str, way: str, size: int, total: int) -> Written:
+def core_times(emulator: int, system: System | None = None) -> tuple[float, float]:
+    """Return how long the guest's core has run, and how long it has waited for a processor of the host.
+
+    The thread that has run longest emulates the core. The guest's clock goes on while it waits. Both times
+    are 0 where the host's kernel does not tell them.
+    """
+    tasks, system = f"/proc/{emulator}/task", system or System()
+    told = [system.text(f"{tasks}/{task}/schedstat").split() for task in system.names(tasks)]
+    times = [(int(each[0]) / 1e9, int(each[1]) / 1e9) for each in told if len(each) >= 2]
+    return max(times, default=(0.0, 0.0))
+
+
+def _parsed(output: str, way: str, size: int, total: int, ran: float, waited: float) -> Written:
+    """Return what the guest's clocks say. The core ran and waited for these shares of the time."""
     times = re.findall(r"^(\d+\.\d+) \d+\.\d+\s*$", output, re.MULTILINE)
     counts = re.findall(r"^cpu +([\d ]+)\s*$", output, re.MULTILINE)
     if len(times) != 2 or len(counts) != 2 or "failed" in output:
         raise Failure(f"the guest could not write: {output.strip()[-200:]!r}; give it a smaller --size")
     before, after = ([int(word) for word in line.split()] for line in counts)
     spent = [last - first for first, last in zip(before, after, strict=True)]
-    seconds = max(float(times[1]) - float(times[0]), 0.01)
-    busy = sum(spent[_BUSY]) + sum(spent[_INTERRUPTS])
-    return Written(way, size, total, seconds, busy / max(1, sum(spent[:8])))
+    free = max(1 - waited, 0.01)  # the share in which the core could have run
+    seconds = max((float(times[1]) - float(times[0])) * free, 0.01)
+    busy = (sum(spent[_BUSY]) + sum(spent[_INTERRUPTS])) / max(1, sum(spent[:8]))  # as the guest sees it
+    return Written(way, size, total, seconds, min(ran / free, 1.0) if ran > 0 else busy)

@@ -9,6 +9,7 @@ import pytest
 
 from pagelens.cli.text.lab_io import render_written
 from pagelens.errors import Failure, UsageError
+from pagelens.host.system import System
 from pagelens.lab import slow_core, write_in_guest
 from pagelens.lab.slow_core import (
     BUFFERED,
@@ -72,11 +73,23 @@ cpu  120 0 250 1050 20 10 15 0 0 0
 
 
 def test_busy_time_is_all_but_idle_and_waiting() -> None:
-    done = slow_core._parsed(CLOCKS, BUFFERED, 4096, MIB)
+    done = slow_core._parsed(CLOCKS, BUFFERED, 4096, MIB, 0.0, 0.0)
     assert (done.seconds, done.busy) == (2.5, pytest.approx(185 / 245))
     for damaged in ("", CLOCKS[:-36], f"{CLOCKS}failed\n"):
         with pytest.raises(Failure, match="smaller --size"):
-            slow_core._parsed(damaged, BUFFERED, 4096, MIB)
+            slow_core._parsed(damaged, BUFFERED, 4096, MIB, 0.0, 0.0)
+
+
+def test_waits_for_the_hosts_processors_do_not_count(tmp_path: Path) -> None:
+    """Beside other programs, a direct write of 64 MiB took .64 s, of which the core waited .54 s."""
+    for thread, told in {"7": "5000000 900000000 3", "8": "3000000000 500000000 9", "9": ""}.items():
+        folder = tmp_path / "proc/7/task" / thread
+        folder.mkdir(parents=True)
+        (folder / "schedstat").write_text(told)
+    assert slow_core.core_times(7, System(tmp_path)) == (3.0, 0.5)
+    assert slow_core.core_times(6, System(tmp_path)) == (0, 0)
+    done = slow_core._parsed(CLOCKS, BUFFERED, 4096, MIB, ran=0.6, waited=0.2)
+    assert (done.seconds, done.busy) == (2.0, pytest.approx(0.75))
 
 
 @pytest.mark.parametrize(("took", "wanted", "times"), [((2.5, 0.5, 9), 0.5, 3), ((6, 1), 6, 1)])

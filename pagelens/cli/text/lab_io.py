@@ -23,8 +23,9 @@ def render_written(written: Sequence[Written], disk_rate: float) -> Iterator[str
     yield ""
     yield from table(_COLUMNS, [_row(each) for each in written], _WIDTHS)
     yield from wrap(
-        "Obtained rates are measured by the guest's clock, with the sync of the file. Predicted rates are "
-        "modelled; the lines without one are the inputs of the model."
+        "Obtained rates are measured by the guest's clock, with the sync of the file, and without waits of "
+        "the core for the host's processors. Predicted rates are modelled; the lines without one are the "
+        "inputs of the model."
     )
 
 
