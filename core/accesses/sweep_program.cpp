@@ -1,4 +1,4 @@
-#include "core/accesses/sweeps.hpp"
+#include "core/accesses/sweep_program.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "core/accesses/sweep_program.hpp"
 #include "core/random/philox.hpp"
 
 namespace pagelens {
