@@ -1,7 +1,7 @@
 """Reads the NUMA nodes that have memory, with their speeds and memory-side caches, from /sys."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pagelens.address.units import FRAME_BYTES
 from pagelens.host.system import System
@@ -24,6 +24,7 @@ class NumaNode:
     side_cache_direct: bool  # whether that cache is direct-mapped
     distances: tuple[int, ...] = ()  # to the nodes in the order of their numbers, as SLIT states them
     near: frozenset[int] = frozenset()  # the nodes whose processors are nearest, if HMAT says so
+    size_path: str = ""  # the file that `size` is from, if not the folder's own
 
     @property
     def number(self) -> int:
@@ -36,20 +37,22 @@ def read_nodes(system: System) -> list[NumaNode]:
     """Return every NUMA node that has memory.
 
     If the kernel lists no nodes, all memory becomes one node without processors, so the list is never empty.
+    A single node has all memory, even where its own file tells of less: in a guest of Firecracker with
+    126 GiB it told of 4.6 GiB.
     """
     nodes = [node for path in system.folders(FOLDER, "node") if (node := _node(system, path)) is not None]
+    size = _total(system, "/proc/meminfo")
+    known = _sane(size)
+    if len(nodes) == 1 and known and size > nodes[0].size:
+        return [replace(nodes[0], size=size, size_path="/proc/meminfo")]
     if nodes:
         return nodes
-    match = re.search(r"MemTotal:\s*([0-9]{1,15}) kB", system.text("/proc/meminfo"))
-    size = int(match[1]) << 10 if match else 0
-    known = _sane(size)
     path = "/proc/meminfo" if known else ""
     return [NumaNode(path, size if known else _UNKNOWN_BYTES, frozenset(), None, None, None, False)]
 
 
 def _node(system: System, path: str) -> NumaNode | None:
-    match = re.search(r"MemTotal:\s*([0-9]{1,15}) kB", system.text(f"{path}/meminfo"))
-    size = int(match[1]) << 10 if match else 0
+    size = _total(system, f"{path}/meminfo")
     if not _sane(size):
         return None
     near = f"{path}/access0/initiators"
@@ -66,6 +69,12 @@ def _node(system: System, path: str) -> NumaNode | None:
         distances=tuple(map(int, re.findall(r"\b[0-9]{1,3}\b", system.text(f"{path}/distance")))),
         near=frozenset(int(name.rpartition("node")[2]) for name in system.folders(near, "node")),
     )
+
+
+def _total(system: System, path: str) -> int:
+    """Return the bytes that a file of meminfo's form states as MemTotal, or 0."""
+    match = re.search(r"MemTotal:\s*([0-9]{1,15}) kB", system.text(path))
+    return int(match[1]) << 10 if match else 0
 
 
 def _sane(size: int) -> bool:

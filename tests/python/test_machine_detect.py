@@ -36,6 +36,15 @@ def test_a_guest_is_called_one(tmp_path: Path) -> None:
     assert machine.cores.frequency.label == "assumed"
 
 
+def test_a_single_node_has_all_memory(tmp_path: Path) -> None:
+    """Of memory that was plugged in later, the node's own file may not tell."""
+    files = read_tree("guest-genoa") | {"proc/meminfo": b"MemTotal:       131981020 kB\n"}
+    machine = parse_machine(detect(lay_out(files, tmp_path)).to_toml().encode(), "x.toml")
+    assert machine.ddr.size.value == 131981020 << 10
+    assert machine.ddr.size.source is not None
+    assert machine.ddr.size.source.startswith("/proc/meminfo: MemTotal")
+
+
 def test_a_knl_in_flat_mode_has_its_mcdram_as_the_fast_memory(tmp_path: Path) -> None:
     machine = detected("knl-flat", tmp_path)
     assert (machine.mode, machine.hypervisor) == ("flat", None)

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "core/address/units.hpp"
-#include "tracer/dynamorio/drain_code.hpp"
+#include "tracer/dynamorio/drained_loop.hpp"
 #include "tracer/dynamorio/recorded_block.hpp"
 #include "tracer/vcpu.hpp"
 

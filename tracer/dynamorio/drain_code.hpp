@@ -8,7 +8,6 @@
 
 #include <dr_api.h>
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -22,14 +21,6 @@ class DrainAssembler;
 class ThreadRecording;
 class Tracer;
 struct Vcpu;
-
-// The loop that is worked through. The code finds it where the thread's recording begins.
-struct DrainedLoop {
-    // Of the iteration that comes next. Only the steady ones are kept from one to the next.
-    std::array<std::uint64_t, most_steady_words + most_other_words> next_values;
-    std::uint64_t iterations_left = 0;      // if they are counted
-    std::uint64_t iterations_left_out = 0;  // the last time; none are any more if negative
-};
 
 // The functions that the code calls. `at` is where the number of the block is.
 struct DrainFunctions {

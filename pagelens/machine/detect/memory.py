@@ -87,7 +87,7 @@ def describe(nodes: list[NumaNode], modules: list[Module], share: int) -> Descri
             reason = "DMI, memory devices: peak of 8 B a transfer if each module has a channel of its own"
             bandwidth = assumed(f"{count * speed * 8 / 1e9:g} GB/s", reason)
     total = read(size_text(size), f"{FOLDER} ({names}): MemTotal, which leaves out what the firmware keeps")
-    if nodes[0].path == "/proc/meminfo":
+    if "/proc/meminfo" in (nodes[0].path, nodes[0].size_path):
         total = read(size_text(size), "/proc/meminfo: MemTotal, which leaves out what the firmware keeps")
     elif not nodes[0].path:
         total = assumed(size_text(size), "neither /sys nor /proc/meminfo says")
