@@ -79,7 +79,7 @@ def test_ctrl_c(command: str, moment: Moment, pagelens_command: Path, examples: 
             "--",
             examples / "triad",
             "4",
-            "2",
+            "2000" if moment is emulator_runs else "2",  # runs until it is interrupted, or ends soon
         ],
     }[command]
     process = subprocess.Popen(
