@@ -15,6 +15,7 @@
 
 #include "core/address/units.hpp"
 #include "tracer/dynamorio/drain_assembler.hpp"
+#include "tracer/dynamorio/drained_loop.hpp"
 
 namespace pagelens {
 

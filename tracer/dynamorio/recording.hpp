@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "tracer/dynamorio/drain_code.hpp"
+#include "tracer/dynamorio/drained_loop.hpp"
 #include "tracer/dynamorio/recorded_block.hpp"
 #include "tracer/tracer.hpp"
 
