@@ -165,8 +165,7 @@ def _bounded(bounds: BoundsRecord, machine: MachineRecord, program: ProgramRecor
     if bounds.most_s > MATTERS * bounds.least_s:
         return []
     more = 100 * (bounds.most_s / bounds.least_s - 1)
-    on_nodes = any(stated.name.startswith("numa.") for stated in machine.inputs)
-    taken = on_nodes and bool(overlap_note(program))
+    taken = _of_numa_nodes(machine) and bool(overlap_note(program))
     others = ", and every line that threads take from each other from the farthest NUMA node" if taken else ""
     return [
         f"No placement can: even if every line that leaves L1 came from the worst place in memory{others}, "
@@ -276,13 +275,18 @@ def _slow_and_fast(base: Distribution) -> str:
     return f"Slow nodes (95th percentile) take {times(base.spread)} as long as fast nodes (5th percentile)"
 
 
+def _of_numa_nodes(machine: MachineRecord) -> bool:
+    """Return whether the machine file describes NUMA nodes."""
+    return any(stated.name.startswith("numa.") for stated in machine.inputs)
+
+
 def _one_numa_node(
     machine: MachineRecord, base: Distribution, distributions: Sequence[Distribution]
 ) -> list[str]:
     """Say what contiguous memory, with which the program was compared, means on several NUMA nodes."""
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
     compared = base.policy == "aged" and fresh is not None and not _about_as_fast(fresh)
-    if not compared or not any(stated.name.startswith("numa.") for stated in machine.inputs):
+    if not compared or not _of_numa_nodes(machine):
         return []
     return [
         "Contiguous memory begins on one NUMA node and goes on to the next when that is full, so the cores "

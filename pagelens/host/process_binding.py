@@ -33,7 +33,7 @@ def read_list(text: str) -> set[int]:
     found: set[int] = set()
     for part in text.strip().split(","):
         match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part)
-        if match is None:
+        if match is None or int(match[2] or match[1]) < int(match[1]):
             return set()
         found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
     return found

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 
 from pagelens.errors import UsageError
+from pagelens.host.process_binding import read_list, write_list
 
 
 def named_processors(text: str) -> tuple[int, ...]:
     """Return the processors of a list such as 0-3,8. Raises UsageError if this process may not use them."""
     may = os.sched_getaffinity(0)
-    found: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", part.strip())
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise UsageError(f"--cores {text}: a list of processors, such as 0-3,8")
-        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    found = read_list(text.replace(" ", ""))
+    if not found:
+        raise UsageError(f"--cores {text}: a list of processors, such as 0-3,8")
     if not found <= may:
-        raise UsageError(f"--cores {text}: this process may use {', '.join(map(str, sorted(may)))}")
+        raise UsageError(f"--cores {text}: this process may use {write_list(may)}")
     return tuple(sorted(found))
 
 

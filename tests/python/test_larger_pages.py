@@ -102,7 +102,7 @@ def test_a_node_with_larger_pages_is_one_of_fewer_frames(pages: str) -> None:
 
 
 def test_what_linux_keeps_free_and_the_lists_of_a_cpu_follow_the_size_of_its_pages() -> None:
-    """By init_per_zone_wmark_min(), set_recommended_min_free_kbytes() and zone_batchsize()."""
+    """Linux has init_per_zone_wmark_min(), set_recommended_min_free_kbytes() and zone_batchsize()."""
     for order in (0, 2, 4):
         frames = (64 << 30) >> (12 + order)
         zones = _core.linux_layout(frames, 1, 8, (4 << 30) >> (12 + order), order).zones

@@ -37,7 +37,7 @@ def test_a_guest_is_called_one(tmp_path: Path) -> None:
 
 
 def test_a_single_node_has_all_memory(tmp_path: Path) -> None:
-    """Of memory that was plugged in later, the node's own file may not tell."""
+    """A node's own file may not tell of memory that was plugged in later."""
     files = read_tree("guest-genoa") | {"proc/meminfo": b"MemTotal:       131981020 kB\n"}
     machine = parse_machine(detect(lay_out(files, tmp_path)).to_toml().encode(), "x.toml")
     assert machine.ddr.size.value == 131981020 << 10

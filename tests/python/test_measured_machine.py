@@ -58,7 +58,7 @@ def test_what_is_measured_takes_the_place_of_what_is_assumed(
 
 @pytest.mark.parametrize("name", ["cori-haswell", "skx-6148", "rome-7352-2s-nps4", "genoa-9654"])
 def test_widths_are_those_with_which_the_model_gives_the_rates(name: str) -> None:
-    """In turn or at once, both ways or not, the sum that is measured is the model's with these widths."""
+    """The sum that is measured is the model's with these widths, in turn or at once, both ways or not."""
     machine = pagelens.machine(name)
     core, clock = Core(machine, 32), machine.cores.frequency.value
     rates = {

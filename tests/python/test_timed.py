@@ -59,7 +59,7 @@ def test_the_warning_says_what_the_model_is_known_to_lack() -> None:
 
 
 def test_the_kernels_part_is_not_compared_with_the_programs() -> None:
-    """Of 1 s the kernel takes half, and the model has 0.2 s of page faults beside the program's 0.5 s."""
+    """The kernel takes half of 1 s, and the model has 0.2 s of page faults beside the program's 0.5 s."""
     found = timed(0.5, of_kernel_s=0.5 * 3.1 / 3)
     assert far_off(found, 1.0) == []
     agrees, kernel = beside(found, 1.0)
