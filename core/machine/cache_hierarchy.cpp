@@ -47,7 +47,7 @@ HierarchyOf<plain>::HierarchyOf(const HierarchyModel& model)
     }
     if (const auto& its = model.snoop_filter; its && !its->fully_associative) {
         filter_.emplace(slices, its->sets, its->ways, its->replacement,
-                        hierarchy::seeds_of(model, 4, 1).front(), tiles);
+                        hierarchy::seeds_of(model, 4, 1).front(), tiles, private_lines);
         lines_end_ = std::min(lines_end_, hierarchy::end_of_lines(*its));
     } else if (its || tiles > 1) {
         filter_.emplace(private_lines);

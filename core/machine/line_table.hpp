@@ -54,6 +54,13 @@ class LineTable {
         cells_[hole] = {};
         --size_;
     }
+    // Calls visit(line, word) with all that are in, in no order.
+    template <class Visit>
+    void for_each(Visit&& visit) const {
+        for (const Cell& cell : cells_) {
+            if (cell.key != 0) visit(cell.key - 1, cell.word);
+        }
+    }
     [[gnu::always_inline]] void prefetch(std::uint64_t line) const {
         __builtin_prefetch(&cells_[first_cell(line)], 1);
     }

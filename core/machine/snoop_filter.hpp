@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "core/machine/cache_rows.hpp"
+#include "core/machine/held_lines.hpp"
 #include "core/machine/line_table.hpp"
 
 namespace pagelens {
@@ -30,27 +31,36 @@ class SnoopFilter {
         Holders holders = 0;  // none: nothing was evicted
     };
 
-    // `sets`, a power of two, is that of a slice; `caches` is the number of private caches. Up to
-    // 32 caches fit words of 32 bits, and rows of 12 ways are then two cache lines of the host
-    // instead of three. The replacement policy gets `seed`.
+    // `sets`, a power of two, is that of a slice. There are so many private `caches`, which hold at
+    // most `lines` together. The replacement policy gets `seed`.
     SnoopFilter(std::uint32_t slices, std::uint32_t sets, std::uint32_t ways,
-                Replacement replacement, std::uint64_t seed, std::uint32_t caches)
+                Replacement replacement, std::uint64_t seed, std::uint32_t caches,
+                std::size_t lines)
         : set_bits_(static_cast<unsigned>(std::countr_zero(sets))),
           set_mask_(sets - 1),
           wide_(caches > 32),
-          rows_(std::size_t{slices} * sets, ways, replacement, std::array{seed},
-                wide_ ? sizeof(std::uint64_t) : sizeof(std::uint32_t)),
-          table_(0) {}
+          shape_{std::size_t{slices} * sets, ways, replacement, seed},
+          table_(0) {
+        const bool few_held = shape_.sets * ways >= sparse * lines &&
+                              caches <= HeldLines::most_holders && slices <= HeldLines::most_slices;
+        if (few_held && replacement == replacement_by<Lru>) {
+            few_.emplace(shape_.sets, ways, lines);
+        } else {
+            make_rows();
+        }
+    }
     // Unlimited: for the `lines` that all private caches hold together.
-    explicit SnoopFilter(std::size_t lines)
-        : rows_(1, 1, replacement_by<Lru>, std::array{std::uint64_t{0}}),
-          unlimited_(true),
-          table_(lines + 1) {}
+    explicit SnoopFilter(std::size_t lines) : unlimited_(true), table_(lines + 1) {}
 
     // Private cache `holder` gets a line, or writes to it: its entry, a new one if need be, which
     // may evict another. The holders before.
     Holders request(std::uint64_t line, std::uint32_t slice, std::uint32_t holder, bool alone,
                     Evicted& evicted) {
+        if (few_) {
+            const auto before = few_->request(line, slice, set_of(line, slice), holder, alone);
+            if (before) return *before;
+            fill_rows();
+        }
         const Place place = entry(line, slice, evicted);
         const Holders before = holders_at(place);
         hold(place, (alone ? 0 : before) | bit(holder));
@@ -58,6 +68,7 @@ class SnoopFilter {
     }
     // `holder` no longer has the line; who still has it.
     Holders leave(std::uint64_t line, std::uint32_t slice, std::uint32_t holder) {
+        if (few_) return few_->take(line, set_of(line, slice), bit(holder)).after;
         const Place place = find(line, slice);
         if (!place) return 0;
         const Holders left = holders_at(place) & ~bit(holder);
@@ -66,20 +77,18 @@ class SnoopFilter {
     }
     // Forgets a line; who held it.
     Holders remove(std::uint64_t line, std::uint32_t slice) {
+        if (few_) return few_->take(line, set_of(line, slice), ~Holders{0}).before;
         const Place place = find(line, slice);
         if (!place) return 0;
         const Holders held = holders_at(place);
         remove(line, place);
         return held;
     }
-    [[nodiscard]] Holders holders(std::uint64_t line, std::uint32_t slice) {
-        const Place place = find(line, slice);
-        return place ? holders_at(place) : 0;
-    }
 
     [[gnu::always_inline]] void prefetch(std::uint64_t line, std::uint32_t slice) const {
         if (unlimited_) return table_.prefetch(line);
-        rows_.prefetch(row_of(line, slice));
+        if (few_) return few_->prefetch(line);
+        rows_->prefetch(row_of(line, slice));
     }
 
   private:
@@ -91,61 +100,90 @@ class SnoopFilter {
         Holders* in_table = nullptr;
         explicit operator bool() const { return way != Rows::none || in_table != nullptr; }
     };
+    struct Shape {
+        std::size_t sets = 0;  // of all slices
+        std::uint32_t ways = 0;
+        Replacement replacement = replacement_by<Lru>;
+        std::uint64_t seed = 0;
+    };
+    static constexpr std::size_t sparse = 8;  // entries for each line that can be held
 
     static Holders bit(std::uint32_t holder) { return Holders{1} << holder; }
+    [[nodiscard, gnu::always_inline]] std::size_t set_of(std::uint64_t line,
+                                                         std::uint32_t slice) const {
+        return std::size_t{slice} << set_bits_ | (line & set_mask_);
+    }
     [[nodiscard, gnu::always_inline]] typename Rows::Row row_of(std::uint64_t line,
                                                                 std::uint32_t slice) const {
-        return rows_.row(std::size_t{slice} << set_bits_ | set_of(line));
+        return rows_->row(set_of(line, slice));
     }
     [[nodiscard]] Holders holders_at(const Place& place) const {
         if (place.in_table != nullptr) return *place.in_table;
-        return wide_ ? rows_.template beside<std::uint64_t>(place.row, place.way)
-                     : rows_.template beside<std::uint32_t>(place.row, place.way);
+        return wide_ ? rows_->template beside<std::uint64_t>(place.row, place.way)
+                     : rows_->template beside<std::uint32_t>(place.row, place.way);
     }
     void hold(const Place& place, Holders holders) {
         if (place.in_table != nullptr) {
             *place.in_table = holders;
         } else if (wide_) {
-            rows_.template beside<std::uint64_t>(place.row, place.way) = holders;
+            rows_->template beside<std::uint64_t>(place.row, place.way) = holders;
         } else {
-            rows_.template beside<std::uint32_t>(place.row, place.way) =
+            rows_->template beside<std::uint32_t>(place.row, place.way) =
                 static_cast<std::uint32_t>(holders);
         }
     }
-    [[nodiscard]] std::uint64_t set_of(std::uint64_t line) const { return line & set_mask_; }
     [[nodiscard]] std::uint32_t tag_of(std::uint64_t line) const {
         return static_cast<std::uint32_t>(line >> set_bits_);
     }
 
+    // Up to 32 caches fit words of 32 bits, and rows of 12 ways are then two cache lines of the
+    // host instead of three.
+    void make_rows() {
+        rows_.emplace(shape_.sets, shape_.ways, shape_.replacement, std::array{shape_.seed},
+                      wide_ ? sizeof(std::uint64_t) : sizeof(std::uint32_t));
+    }
+    // A set is full: from now on there are rows. Under LRU, they need to know no more than the order
+    // of the last requests.
+    [[gnu::noinline]] void fill_rows() {
+        const auto entries = few_->entries();
+        few_.reset();
+        make_rows();
+        for (const auto& [line, slice, holders] : entries) {
+            Evicted none;
+            hold(entry(line, slice, none), holders);
+        }
+    }
     Place entry(std::uint64_t line, std::uint32_t slice, Evicted& evicted) {
         if (unlimited_) return {{}, Rows::none, &table_.at(line)};
         Place place = find(line, slice);
         if (place) {
-            rows_.use(place.row, place.way, false);
+            rows_->use(place.row, place.way, false);
             return place;
         }
-        const auto out = rows_.fill(place.row, tag_of(line), false, place.way);
-        if (out.valid) evicted = {out.tag << set_bits_ | set_of(line), holders_at(place)};
+        const auto out = rows_->fill(place.row, tag_of(line), false, place.way);
+        if (out.valid) evicted = {out.tag << set_bits_ | (line & set_mask_), holders_at(place)};
         hold(place, 0);
         return place;
     }
     [[nodiscard]] Place find(std::uint64_t line, std::uint32_t slice) {
         if (unlimited_) return {{}, Rows::none, table_.find(line)};
         const auto row = row_of(line, slice);
-        return {row, rows_.find(row, tag_of(line))};
+        return {row, rows_->find(row, tag_of(line))};
     }
     void remove(std::uint64_t line, const Place& place) {
         if (unlimited_) {
             table_.remove(line);
         } else {
-            rows_.remove(place.row, place.way);
+            rows_->remove(place.row, place.way);
         }
     }
 
     unsigned set_bits_ = 0;
     std::uint64_t set_mask_ = 0;
     bool wide_ = false;  // words of 64 bits
-    Rows rows_;
+    Shape shape_;
+    std::optional<HeldLines> few_;  // then there are no rows
+    std::optional<Rows> rows_;
     bool unlimited_ = false;
     LineTable table_;  // of an unlimited one: the holders of each line
 };

@@ -173,6 +173,22 @@ TEST_CASE("hierarchy of any shape equals one that looks into every cache") {
     }
 }
 
+// It begins with a table of few lines. Fewer ways than private caches can fill end that.
+TEST_CASE("hierarchy whose filter is far larger than its private caches equals the same one") {
+    for (std::uint32_t run = 0; run < 500; ++run) {
+        CAPTURE(run);
+        Random random(4, run, 0, Stream::history);
+        HierarchyModel m = some_model(random);
+        m.cores = 1 + random.below(6);
+        m.l1.reset();
+        m.l2 = {CacheGeometry{1, 1 + random.below(2)}, 1};
+        m.l2_inclusion = Inclusion::inclusive;
+        m.slices = three_slices();
+        m.snoop_filter = CacheGeometry{16, 2 + random.below(3)};
+        compare(m, random, 600);
+    }
+}
+
 // Every line that was made dirty is written once, whether then or when it leaves, as a line does
 // that is overwritten as a whole.
 TEST_CASE("hierarchy that writes at once writes as often in the end, and reads as ever") {
