@@ -27,7 +27,7 @@ from pagelens.ensemble.result import (
 from pagelens.errors import Failure, UsageError
 from pagelens.frames import Node, Policy, Step
 from pagelens.machine import Times
-from pagelens.replay import Attributed, Placement, Run, Simulation
+from pagelens.replay import Attributed, Placement, Reference, Run, Simulation
 
 Columns = dict[str, Any]
 
@@ -48,6 +48,8 @@ class NodeSimulation:
         self.simulation, self.policies, self.history, self.scale = simulation, policies, history, scale
         self._lock = threading.Lock()
         self._states: OrderedDict[int, tuple[Node, threading.Lock]] = OrderedDict()
+        self._references: dict[str, Reference | None] = {}  # by policy
+        self._turns = {name: threading.Lock() for name in policies}  # to make one
 
     def rows(self, piece: Piece, cancel: _core.CancelFlag) -> Tables:
         """Return the rows of one piece. Raises UsageError, Failure or _core.Cancelled."""
@@ -58,7 +60,7 @@ class NodeSimulation:
             if piece.attributed or not simulation.attribution_replays:
                 found = simulation.attribute(placement, cancel)
             else:
-                found = Attributed(simulation.run(placement, cancel=cancel), {}, {})
+                found = Attributed(self._run(policy, placement, cancel), {}, {})
         except UsageError as error:
             raise UsageError(f"policy '{policy.name}', node {piece.node}: {error}") from None
         except MemoryError:
@@ -84,6 +86,20 @@ class NodeSimulation:
             assumed=_assumed(key, phases, run),
             numa=_numa(key, phases, names, run),
         )
+
+    def _run(self, policy: Policy, placement: Placement, cancel: _core.CancelFlag) -> Run:
+        like = self._reference(policy, cancel)
+        if like is None:
+            return self.simulation.run(placement, cancel=cancel)
+        return self.simulation.run_like(placement, like, cancel)
+
+    def _reference(self, policy: Policy, cancel: _core.CancelFlag) -> Reference | None:
+        """Let nodes be compared with node 0, whatever the order of the pieces."""
+        with self._turns[policy.name]:
+            if policy.name not in self._references:
+                placement = self._place(policy, 0)
+                self._references[policy.name] = self.simulation.reference(placement, cancel)
+            return self._references[policy.name]
 
     def _place(self, policy: Policy, number: int) -> Placement:
         """Let all policies of a node branch from one state, one at a time."""

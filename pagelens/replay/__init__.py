@@ -6,6 +6,7 @@ from pagelens.replay.core_model import why_full_width
 from pagelens.replay.exported_trace import FORMATS, write_lines, write_v2p
 from pagelens.replay.mechanisms import MECHANISMS, Mechanism
 from pagelens.replay.memory_side import left_out
+from pagelens.replay.nearly_equal import Reference
 from pagelens.replay.numa import far_objects
 from pagelens.replay.physical_trace import page_table, physical_lines
 from pagelens.replay.placement import Placement
@@ -19,6 +20,7 @@ __all__ = [
     "Bounds",
     "Mechanism",
     "Placement",
+    "Reference",
     "Run",
     "Sampling",
     "Simulation",

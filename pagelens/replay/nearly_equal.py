@@ -5,16 +5,20 @@ Which ones do is known from a sample: an eighth of the lines goes through the ca
 whole sets, which do not influence each other. A machine is replayed only if its time lies further than
 NEARLY from that of each machine that is replayed. Otherwise it counts what the nearest of them counts, plus
 the difference between both in the sample; a line of DRAM costs the same on both.
+
+In the same way a node counts what another node counts (`Reference`), if the sample takes nearly as long on
+both.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pagelens.machine import FAULT_COUNTS, Times
 from pagelens.replay.run import Removed
 from pagelens.replay.stretches import CACHES, TRANSLATION, Counts, Estimates
+from pagelens.replay.whole_node import NodeCounts
 
 # Lines of each page, by their place in it: one in each eighth of the page, and one of each remainder modulo
 # 8, so that walks with a stride of 2, 4 or 8 lines have their share. As there are 2^n of them, the sample of
@@ -38,6 +42,45 @@ class Nearest:
     def replayed(self) -> Sequence[Removed]:
         """The sets whose machines are replayed."""
         return [removed for removed, nearest in self.of.items() if removed == nearest]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The counts of a node, and those of its sample. Other nodes are compared with it."""
+
+    node: int
+    whole: NodeCounts
+    sample: NodeCounts
+
+    def of(self, sample: NodeCounts, times: Callable[[Counts], Times]) -> NodeCounts | None:
+        """Return the counts of a node from its sample, or None if the sample does not say them.
+
+        It does not if it takes another time than this one, or if this one's counts other than the whole.
+        """
+        if not is_fair(self.whole.whole, self.sample.whole):
+            return None
+        seconds, own = times(self.whole.whole.with_row(0)), self._shifted(sample, "whole")
+        if _apart(seconds, times(own.with_row(0))) > NEARLY:
+            return None
+        reads, writes = (
+            np.maximum(whole + (other - its) / SHARE, 0.0)
+            for whole, other, its in (
+                (self.whole.object_reads, sample.object_reads, self.sample.object_reads),
+                (self.whole.object_writes, sample.object_writes, self.sample.object_writes),
+            )
+        )
+        return replace(
+            self.whole,
+            whole=own,
+            left_out=self._shifted(sample, "left_out"),
+            object_reads=reads,
+            object_writes=writes,
+            huge_pages=sample.huge_pages,
+            small_fallbacks=sample.small_fallbacks,
+        )
+
+    def _shifted(self, sample: NodeCounts, name: str) -> Estimates:
+        return shifted(*(getattr(of, name) for of in (self.whole, self.sample, sample)))
 
 
 def is_fair(whole: Estimates, sample: Estimates) -> bool:

@@ -36,7 +36,7 @@ from pagelens.replay.mechanisms import (
     SNOOP_FILTER,
     subsets,
 )
-from pagelens.replay.nearly_equal import shifted
+from pagelens.replay.nearly_equal import Reference, shifted
 from pagelens.replay.numa import NumaLines, balancing_seconds, placing, replicated
 from pagelens.replay.placement import Placement
 from pagelens.replay.run import (
@@ -128,6 +128,25 @@ class NodeEngine:
         )
         longer_s = longest_s(self._programs.taken(), self._machine.topology, len(moved))
         return replace(found, most_s=found.most_s + longer_s)
+
+    def reference(self, placement: Placement, cancel: _core.CancelFlag) -> Reference | None:
+        """Return what other nodes are compared with, or None where a sample cannot say how long one takes.
+
+        A sample has neither rows of DRAM nor lines between NUMA nodes. Of a short program it saves nothing.
+        """
+        placed = _Placed(self, placement, cancel)
+        if self._has_banks or placed.machine.topology.nodes > 1 or not placed.in_stretches:
+            return None
+        return Reference(placement.node, placed.replay((), ()), placed.sample())
+
+    def run_like(self, placement: Placement, like: Reference, cancel: _core.CancelFlag) -> Run:
+        """Replay a sample, and all lines only if the sample takes another time than that of `like`."""
+        placed = _Placed(self, placement, cancel)
+        near = like.whole if placement.node == like.node else like.of(placed.sample(), placed.times)
+        if near is None:
+            return self.run(placement, (), cancel)
+        counts = near.whole.with_row(0)
+        return placed.run(near, counts, placed.times(counts))
 
     def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
         """Make one replay."""
@@ -223,6 +242,15 @@ class _Placed:
             cancel=self._cancel,
         )
         return self._with_copies(counted)
+
+    @property
+    def in_stretches(self) -> bool:
+        """Whether only stretches of the program are simulated."""
+        return self._parts.in_stretches
+
+    def sample(self) -> NodeCounts:
+        """Replay an eighth of the lines, without DRAM."""
+        return self._twins([()], (), nearly_equal.SETS)[()]
 
     def _with_copies(self, counted: NodeCounts) -> NodeCounts:
         engine = self._engine

@@ -20,6 +20,7 @@ from pagelens.frames import Node, Policy
 from pagelens.machine import Machine
 from pagelens.replay.bounds import Bounds
 from pagelens.replay.memory_side_engine import MemorySideEngine
+from pagelens.replay.nearly_equal import Reference
 from pagelens.replay.node_engine import NodeEngine
 from pagelens.replay.placement import Placement, place
 from pagelens.replay.run import Attributed, Run, Sampling
@@ -125,6 +126,15 @@ class Simulation:
                 f"name some of {', '.join(self.mechanisms)}"
             )
         return self._engine.run(placement, without, _core.CancelFlag() if cancel is None else cancel)
+
+    def reference(self, placement: Placement, cancel: _core.CancelFlag) -> Reference | None:
+        """Return what `run_like` compares other nodes under the same policy with, or None where it cannot."""
+        return self._engine.reference(placement, cancel) if isinstance(self._engine, NodeEngine) else None
+
+    def run_like(self, placement: Placement, like: Reference, cancel: _core.CancelFlag) -> Run:
+        """Return what `run` returns, or an estimate from a sample that takes as long as that of `like`."""
+        assert isinstance(self._engine, NodeEngine)
+        return self._engine.run_like(placement, like, cancel)
 
     def attribute(self, placement: Placement, cancel: _core.CancelFlag | None = None) -> Attributed:
         """Return the run, with its seconds without every set of mechanisms. Raises as `run` does."""

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pytest
 
+from pagelens._core import CancelFlag
 from pagelens.accesses.declared import declared
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine, load_machine
-from pagelens.replay import Simulation, nearly_equal, whole_node
-from pagelens.replay.run import Floats, Removed
+from pagelens.replay import Placement, Reference, Simulation, nearly_equal, whole_node
+from pagelens.replay.node_engine import _Placed
+from pagelens.replay.run import Floats, Removed, Run
 
 MEBIBYTE = 1 << 20
 # Small caches, so that a short program is simulated in stretches. With one way, L3 costs much.
@@ -62,3 +65,41 @@ def test_a_sample_that_does_not_count_what_the_whole_counts_is_not_used(
     monkeypatch.setattr(nearly_equal, "SHARE", 0.5)  # it has much fewer lines than it says
     monkeypatch.setattr(nearly_equal, "nearest", lambda *_: pytest.fail("the sample was used"))
     seconds("shallow", load_machine("skx-8160").with_values(SMALL), 8)
+
+
+def compared(name: str) -> tuple[Simulation, Placement, Reference]:
+    """A simulation, a placement on node 1, and what it is compared with."""
+    machine = load_machine("istanbul").with_values({"l2.size": "64 KiB", "l3.size": "768 KiB"})
+    simulation = Simulation(declared(name, 8 * MEBIBYTE, 2), machine, ranks=1)
+    first = simulation.place(policies["random"], Node(machine, seed=1, node=0))
+    reference = simulation.reference(first, CancelFlag())
+    assert reference is not None
+    assert_same(simulation.run_like(first, reference, CancelFlag()), simulation.run(first))
+    return simulation, simulation.place(policies["random"], Node(machine, seed=1, node=1)), reference
+
+
+def assert_same(one: Run, other: Run) -> None:
+    assert all(np.array_equal(one.counts[name], other.counts[name]) for name in other.counts)
+
+
+def test_a_node_on_which_a_sample_takes_as_long_is_estimated_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation, placement, reference = compared("stencil")
+    replayed = simulation.run(placement)
+    monkeypatch.setattr(_Placed, "replay", lambda *_: pytest.fail("all lines were replayed"))
+    estimated = simulation.run_like(placement, reference, CancelFlag())
+    assert estimated.times.time_s.sum() == pytest.approx(replayed.times.time_s.sum(), rel=0.01)
+    assert estimated.object_accesses.sum() == pytest.approx(replayed.object_accesses.sum(), rel=0.01)
+    assert list(estimated.counts) == list(replayed.counts)
+
+
+def test_a_node_on_which_a_sample_takes_another_time_is_replayed() -> None:
+    simulation, placement, reference = compared("shallow")
+    assert_same(simulation.run_like(placement, reference, CancelFlag()), simulation.run(placement))
+
+
+def test_rows_of_dram_are_not_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = load_machine("skx-8160").with_values(SMALL)
+    simulation = Simulation(declared("shallow", 8 * MEBIBYTE, 2), machine, ranks=1)
+    placement = simulation.place(policies["random"], Node(machine, 1, 0))
+    monkeypatch.setattr(_Placed, "sample", lambda _: pytest.fail("a sample was replayed"))
+    assert simulation.reference(placement, CancelFlag()) is None
