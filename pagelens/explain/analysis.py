@@ -97,6 +97,7 @@ def explain(
             assumed,
             timed,
             _simulated_share(ensemble),
+            intervals.by_stretches(baseline),
             next((of.shared for of in numa or () if of.policy == baseline), ()),
         ),
         program=program,

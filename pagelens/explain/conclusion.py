@@ -53,14 +53,19 @@ def conclude(
     assumptions: Sequence[Assumption],
     timed: TimedRecord | None = None,
     simulated: float = 1.0,
+    by_stretches: float = 0.0,
     shared: Sequence[SharedObject] = (),
 ) -> Conclusion:
     """Return the sentences in the order in which a reader needs them.
 
-    `simulated` is the share of the run's lines that was simulated. `shared` has the objects whose lines
-    threads take from each other under the baseline.
+    `simulated` is the share of the run's lines that was simulated, and `by_stretches` the error of the time
+    by the choice of them, as a share. Few lines are a warning before the answer if this error is as large
+    as a difference that matters, and otherwise a note below. `shared` has the objects whose lines threads
+    take from each other under the baseline.
     """
     base = next(d for d in distributions if d.policy == baseline)
+    few = _few_lines(simulated)
+    warned, noted = (few, []) if by_stretches > MATTERS - 1 else ([], few)
     where = machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node")
     assumed = [of.name for of in machine.inputs if of.origin == "assumed"]
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
@@ -69,7 +74,8 @@ def conclude(
             placement_matters=False,
             sentences=[
                 *far_off(timed, program.share_seen, assumed),
-                *_coverage(program, simulated),
+                *_coverage(program),
+                *warned,
                 _no_effect(
                     where,
                     most,
@@ -85,10 +91,11 @@ def conclude(
                 *unknown_in_words(remedies, base.nodes),
                 *harm_in_words(remedies),
                 *assumed_in_words(assumptions, remedies),
+                *noted,
                 *beside(timed, program.share_seen),
             ],
         )
-    sentences = [*far_off(timed, program.share_seen, assumed), *_coverage(program, simulated)]
+    sentences = [*far_off(timed, program.share_seen, assumed), *_coverage(program), *warned]
     sentences += [
         *_size(where, base, distributions),
         *_rare(base.nodes),  # how sure all that follows is
@@ -105,7 +112,7 @@ def conclude(
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else [])]
     sentences += [*unknown_in_words(remedies, base.nodes), *harm_in_words(remedies)]
-    sentences += [*assumed_in_words(assumptions, remedies), *beside(timed, program.share_seen)]
+    sentences += [*assumed_in_words(assumptions, remedies), *noted, *beside(timed, program.share_seen)]
     return Conclusion(placement_matters=True, sentences=sentences)
 
 
@@ -310,18 +317,22 @@ def _rare(nodes: int) -> list[str]:
     return [note] if (note := few_nodes_note(nodes)) else []
 
 
-def _coverage(program: ProgramRecord, simulated: float) -> list[str]:
-    """Say how much of the run the results cover, if that is not all of it."""
+def _few_lines(simulated: float) -> list[str]:
+    if simulated >= _FEW_LINES:
+        return []
+    return [
+        f"Only {format_share(simulated)} of the run's lines were simulated, in stretches: what happens "
+        "seldom may be missing."
+    ]
+
+
+def _coverage(program: ProgramRecord) -> list[str]:
+    """Say how much of the run the results are about, if that is not all of it."""
     sentences = []
     if program.share_seen is not None and program.share_seen < COVERED:
         sentences.append(
             f"Only {percent(program.share_seen)} of the run was traced (--accesses sets how much): what "
             "follows is about that part."
-        )
-    if simulated < _FEW_LINES:
-        sentences.append(
-            f"Only {format_share(simulated)} of the run's lines were simulated, in stretches: what happens "
-            "seldom may be missing."
         )
     if program.share_of_zero_page > 1 - COVERED:
         sentences.append(

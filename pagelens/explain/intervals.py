@@ -114,6 +114,12 @@ class Intervals:
         apart = self._gain_apart(before, after, quantile)
         return min(paired, apart, key=lambda of: of.high / of.low if of.low > 0 else np.inf)
 
+    def by_stretches(self, policy: str) -> float:
+        """Return the error of the median by the choice of stretches: half of its interval, as a share."""
+        return self._half_width(lambda of: float(np.median(of[policy]))) / float(
+            np.median(self.times[policy])
+        )
+
     def _of_nodes(self, values: Floats, quantile: float) -> Interval:
         value = float(np.quantile(values, quantile))
         found = np.quantile(statistics.resampled(values, self._seed), quantile, axis=1)
