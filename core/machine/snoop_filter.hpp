@@ -142,8 +142,8 @@ class SnoopFilter {
         rows_.emplace(shape_.sets, shape_.ways, shape_.replacement, std::array{shape_.seed},
                       wide_ ? sizeof(std::uint64_t) : sizeof(std::uint32_t));
     }
-    // A set is full: from now on there are rows. Under LRU, they need to know no more than the order
-    // of the last requests.
+    // A set is full: from now on there are rows. Under LRU, they need to know no more than the
+    // order of the last requests.
     [[gnu::noinline]] void fill_rows() {
         const auto entries = few_->entries();
         few_.reset();

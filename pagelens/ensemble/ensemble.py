@@ -10,7 +10,7 @@ from pagelens.address.units import FRAME_BYTES
 from pagelens.ensemble.code_digest import code_digest
 from pagelens.ensemble.growing import GrowingEnsemble, Judge
 from pagelens.ensemble.result import TABLES, Ensemble, Tables, baseline_of
-from pagelens.ensemble.run import Progress
+from pagelens.ensemble.run import Progress, node_threads
 from pagelens.ensemble.scale import Scaled
 from pagelens.ensemble.shards import ShardStore, key_of
 from pagelens.ensemble.simulate import NodeSimulation
@@ -82,8 +82,9 @@ def run_ensemble(
             stopped={name: count for name, count in counts.items() if 0 < count < most},
         )
 
-    growing = GrowingEnsemble(of_piece, store, ensemble, attributed, executor, progress, look)
-    return growing.grow(nodes, judge)
+    with node_threads() as threads:  # which start when they are used
+        growing = GrowingEnsemble(of_piece, store, ensemble, attributed, executor or threads, progress, look)
+        return growing.grow(nodes, judge)
 
 
 def ensemble_key(

@@ -16,6 +16,11 @@ LOOK_S = 0.2  # seconds between two looks at the pieces under way
 _NEARLY_ALL = 0.99
 
 
+def node_threads() -> ThreadPoolExecutor:
+    """Return a thread for each core. A thread keeps the memory of its simulated caches for its next piece."""
+    return ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="pagelens-node")
+
+
 def run_pieces(
     pieces: Iterable[Piece],
     simulate: Callable[[Piece, _core.CancelFlag], Tables],
@@ -27,7 +32,7 @@ def run_pieces(
 
     `simulate(piece, cancel)` must depend on nothing but its piece. Then the result and its files are the same
     with every executor. The executor's workers are threads, because the simulation releases the interpreter's
-    lock. Without an executor, one thread per core runs. On Ctrl-C `cancel` is set, upon which `simulate` may
+    lock. Without an executor, `node_threads` run. On Ctrl-C `cancel` is set, upon which `simulate` may
     raise. Every piece completed by then is kept in the store. `progress` is called a few times a second.
     """
     wanted = sorted(set(pieces))
@@ -37,8 +42,7 @@ def run_pieces(
     report(done, len(wanted))
     if missing:
         cancel = _core.CancelFlag()
-        workers = len(os.sched_getaffinity(0))
-        pool = executor or ThreadPoolExecutor(workers, thread_name_prefix="pagelens-node")
+        pool = executor or node_threads()
         futures: dict[Future[Tables], Piece] = {}
         try:
             with ctrl_c_sets(cancel):

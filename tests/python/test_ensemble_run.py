@@ -1,18 +1,22 @@
 """Pieces of ensembles on executors, and their shards: the same whatever the workers, whole or absent."""
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
+import pagelens
 from pagelens import _core
 from pagelens.ensemble.pieces import Piece, leading_nodes
 from pagelens.ensemble.result import TABLES, Tables
 from pagelens.ensemble.run import run_pieces
 from pagelens.ensemble.shards import ShardStore, key_of
+from pagelens.ensemble.simulate import NodeSimulation
 from pagelens.errors import Failure, Interrupted
 
 
@@ -174,3 +178,20 @@ def test_nodes_are_counted_up_to_the_first_gap() -> None:
     done = {Piece(False, node, policy) for node, policy in ((0, 0), (1, 0), (3, 0), (0, 1))}
     done.add(Piece(True, 2, 0))
     assert [leading_nodes(done, policy) for policy in range(3)] == [2, 1, 0]
+
+
+def test_all_rounds_of_an_ensemble_run_on_the_same_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They keep the memory of the simulated caches, which takes the kernel long to give."""
+    threads = set()
+    rows = NodeSimulation.rows
+
+    def seen(*args: Any) -> Tables:
+        threads.add(threading.current_thread())
+        return rows(*args)
+
+    monkeypatch.setattr(NodeSimulation, "rows", seen)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    program, machine = pagelens.workload("l2-sum", size="2MB"), pagelens.machine("istanbul")
+    found = pagelens.simulate(program, machine, ["random"], 8, precision=1e-9, progress=False)
+    assert found.nodes == 8
+    assert len(threads) == 1
