@@ -11,6 +11,7 @@
 #include "core/frames/numa_policy.hpp"
 #include "core/replay/cache_groups.hpp"
 #include "core/replay/dram_sums.hpp"
+#include "core/replay/frame_objects.hpp"
 #include "core/replay/node_counts.hpp"
 
 namespace pagelens {
@@ -63,14 +64,15 @@ class NodeMemory {
     }
 
     // The batch is counted by a stretch of a phase; `owners` says [frame] whose lines they are.
-    void count(std::uint32_t phase, std::uint64_t stretch, std::span<const std::uint16_t> owners) {
+    void count(std::uint32_t phase, std::uint64_t stretch, const FrameObjects& owners) {
         NodeStretch& sums = this->stretch(phase, stretch);
         for (std::size_t i = 0; i < cache_counters; ++i)
             sums.caches[i] += now_.caches[i] - before_.caches[i];
         for (std::size_t i = 0; i < drams_.size(); ++i)
             sums.drams[i].add(before_.drams[i], now_.drams[i]);
         for (const MemoryAccess& access : traffic_) {
-            const std::uint16_t object = owners[access.line() / lines_per_page];
+            const std::uint16_t object =
+                owners[static_cast<std::uint32_t>(access.line() / lines_per_page)];
             ++(access.write() ? phases_[phase].object_writes : phases_[phase].object_reads)[object];
         }
         for (std::size_t i = 0; i < from_.size(); ++i) {

@@ -15,7 +15,6 @@
 namespace pagelens {
 namespace {
 
-constexpr std::uint16_t never_owned = 0xffff;
 // Lines that go through the caches, and what they ask of memory through DRAM, at a time. DRAM
 // begins each time when the lines before are all there, so many; and so few that they stay in the
 // host's caches.
@@ -54,6 +53,7 @@ class NodeReplay {
           pages_(program, placement, options.ranks, Sampling(), RankPages::Listed::covered,
                  SlotPopulation(0, 0), models[0]->tlb ? tables_of(program) : 0, placing()),
           runs_(models[0]->caches.cores(), cores_of(program, options)),
+          owners_(placement.frames(), std::size_t{options.ranks} * program.pages().size()),
           counters_{std::vector<NodePhase>(program.phases()), 0, 0, 0} {
         const std::uint32_t cores = cores_of(program, options);
         if (models[0]->tlb) {
@@ -189,7 +189,7 @@ class NodeReplay {
         pages_.for_sampled(op.page, simulated,
                            [&](std::span<const RankPage> pages, std::uint64_t mask) {
                                for (const RankPage& page : pages) {
-                                   owners_[page.frame] = op.object;
+                                   owners_.set(page.frame, op.object);
                                    runs_.push(mask, page.frame, core_of(page.rank, op), kind);
                                }
                            });
@@ -263,7 +263,7 @@ class NodeReplay {
         if (op.lines == 0) return;
         const std::uint64_t moved = pages_.move(op.page, op.thread, [&](auto from, auto to) {
             hand_out(to);
-            owners_[to] = owners_[from];
+            owners_.set(to, owners_[from]);
         });
         if (moved == 0) return;
         phase().pages_moved += moved;
@@ -275,7 +275,7 @@ class NodeReplay {
         if (op.lines == 0 || pages_.mapped(op.page)) return;
         pages_.map_read(op.page, static_cast<std::uint32_t>(op.lines - 1), op.thread);
         const std::uint32_t frame = pages_.frame(op.page, 0);
-        if (frame >= owners_.size() || owners_[frame] == never_owned) hand_out(frame);
+        if (owners_[frame] == FrameObjects::none) hand_out(frame);
         map_in_tables(op);
     }
 
@@ -321,12 +321,9 @@ class NodeReplay {
         large_.clear();
     }
 
-    // Of a node's frames a job may have few: who owned all of them would be most of a short replay.
     // Says whether the job had the frame before.
     bool hand_out(std::uint32_t frame) {
-        if (frame >= owners_.size())
-            owners_.resize(std::max(std::size_t{frame} + 1, 2 * owners_.size()), never_owned);
-        return std::exchange(owners_[frame], page_clearing) != never_owned;
+        return owners_.set(frame, page_clearing) != FrameObjects::none;
     }
 
     // Whether clearing a frame changes anything but counts: DRAM's rows, or lines of the frame that
@@ -384,8 +381,7 @@ class NodeReplay {
     bool times_clearing_;             // DRAM is told of cleared pages
     std::vector<Tlb> tlbs_;           // [core]; empty without
     std::vector<PageTables> tables_;  // [rank * spaces + space]
-    // [frame] the object that used it last, up to the highest frame that was handed out
-    HugeVector<std::uint16_t> owners_;
+    FrameObjects owners_;
     NodeCounters counters_;  // what all machines have in common
 
     struct LargePage {
