@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
 from pagelens.ensemble import ROUNDS, Ensemble
+from pagelens.explain.distributions import totals_by_node
 from pagelens.explain.intervals import FEW, Interval, Intervals, relative_error
 from pagelens.explain.verdict import MATTERS
 from pagelens.explain.words import NODES_FOR_RARE
@@ -52,8 +53,9 @@ class ByPrecision:
         return [] if self._is_bounded(found) else unsettled(found, self._precision, self._most_nodes)
 
     def left_behind(self, found: Ensemble) -> Sequence[str]:
-        """Return the policies without the nodes on which alone the baseline is slow."""
-        times = Intervals(found).times
+        """Return the policies without the nodes on which alone the baseline is slow, by their placement."""
+        totals = totals_by_node(found)
+        times = {policy: of["equal_cores_time_s"].to_numpy() for policy, of in totals.items()}
         base = times[found.baseline]
         if _spread(base) <= MATTERS:
             return []

@@ -1,7 +1,7 @@
 """`explain` takes as many nodes as its medians need, and says what few nodes do not show."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,20 +43,25 @@ def drawn(
         for factor in [(slower or {}).get(policy, 1.0)]
         for node in range(nodes)
     ]
-    columns = {name: [row.get(name, 0) for row in rows] for name in PLACEMENTS}
-    tables = Tables.of(placements=pl.DataFrame(columns, schema=dict(PLACEMENTS), strict=False))
+    of_all = {name: [row.get(name, 0) for row in rows] for name in PLACEMENTS}
+    tables = Tables.of(placements=pl.DataFrame(of_all, schema=dict(PLACEMENTS), strict=False))
     return replace(ANY, tables=tables, nodes=nodes, policies={name: known_policies[name] for name in spread})
 
 
-def of_times(times: Mapping[str, np.ndarray], seed: int = 0) -> Ensemble:
-    """Returns an ensemble with these times by policy."""
+TIMES = ("time_s", "serial_time_s", "equal_cores_time_s")
+
+
+def of_times(times: Mapping[str, np.ndarray], seed: int = 0, columns: Sequence[str] = TIMES) -> Ensemble:
+    """Returns an ensemble with these times by policy; those of other columns are 1."""
     rows = [
-        {"policy": policy, "node": node, "phase": "all"} | dict.fromkeys(("time_s", "serial_time_s"), seconds)
+        dict.fromkeys(TIMES, 1.0)
+        | {"policy": policy, "node": node, "phase": "all"}
+        | dict.fromkeys(columns, seconds)
         for policy, of_nodes in times.items()
         for node, seconds in enumerate(of_nodes)
     ]
-    columns = {name: [row.get(name, 0) for row in rows] for name in PLACEMENTS}
-    tables = Tables.of(placements=pl.DataFrame(columns, schema=dict(PLACEMENTS), strict=False))
+    of_all = {name: [row.get(name, 0) for row in rows] for name in PLACEMENTS}
+    tables = Tables.of(placements=pl.DataFrame(of_all, schema=dict(PLACEMENTS), strict=False))
     return replace(ANY, tables=tables, seed=seed, policies=dict.fromkeys(times))
 
 
@@ -136,6 +141,8 @@ def test_policies_follow_the_baseline_to_its_rare_slow_nodes() -> None:
     assert judge.left_behind(of_times(times)) == []
     times["aged"][[20, 25, 30]] = 1.3  # three of 32, of which the first eight show nothing
     assert judge.left_behind(of_times(times)) == ["random"]
+    of_cores = of_times(times, columns=("time_s", "serial_time_s"))  # all are as fast at equal frequencies
+    assert judge.left_behind(of_cores) == []
     times["aged"][3] = 1.3
     assert judge.left_behind(of_times(times)) == []
 
