@@ -192,6 +192,6 @@ def test_all_rounds_of_an_ensemble_run_on_the_same_threads(monkeypatch: pytest.M
     monkeypatch.setattr(NodeSimulation, "rows", seen)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     program, machine = pagelens.workload("l2-sum", size="2MB"), pagelens.machine("istanbul")
-    found = pagelens.simulate(program, machine, ["random"], 8, precision=1e-9, progress=False)
-    assert found.nodes == 8
+    found = pagelens.simulate(program, machine, ["random"], 5, precision=1e-9, progress=False)
+    assert found.nodes == 5
     assert len(threads) == 1

@@ -234,6 +234,13 @@ def test_equal_explanations_give_equal_reports(explanation: Explanation, report:
     assert render_html(explanation) == report
 
 
+def test_the_report_says_why_an_interval_is_wider_than_the_nodes_lie_apart(explanation: Explanation) -> None:
+    sample = explanation.sample.model_copy(update={"sampled_lines": "2% of the run's, in stretches"})
+    said = "so it can be wider than the nodes lie apart"
+    assert said not in render_html(explanation)
+    assert said in render_html(explanation.model_copy(update={"sample": sample}))
+
+
 def test_figures_are_whole_svg_with_names_of_their_own(explanation: Explanation) -> None:
     drawings = draw_all(explanation)
     assert list(drawings) == ["distribution", "misses", "attribution", "objects", "slots", "remedies"]
