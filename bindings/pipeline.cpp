@@ -109,6 +109,7 @@ void register_pipeline(nb::module_& m) {
         .def_rw("vector_store_data_ports", &PipelineShape::vector_store_data_ports)
         .def_rw("vector_load_cycles", &PipelineShape::vector_load_cycles)
         .def_rw("forward_cycles", &PipelineShape::forward_cycles)
+        .def_rw("add_to_add_cycles", &PipelineShape::add_to_add_cycles)
         .def_rw("load_cycles", &PipelineShape::load_cycles)
         .def_rw("mispredict_cycles", &PipelineShape::mispredict_cycles)
         .def_rw("outstanding", &PipelineShape::outstanding)

@@ -133,8 +133,13 @@ class Pipeline {
         begin = dispatch_.take(begin, one.slots);
         Cycle address = begin + 1;
         for (const auto r : one.address) address = std::max(address, ready_[r]);
-        Cycle sources = begin + 1;
-        for (const auto r : one.sources) sources = std::max(sources, ready_[r]);
+        const bool adds = one.operation == Operation::fp_add;
+        Cycle sources = begin + 1, to_add = begin + 1;
+        for (const auto r : one.sources) {
+            sources = std::max(sources, ready_[r]);
+            to_add = std::max(to_add, ready_to_add_[r]);
+        }
+        if (adds) sources = to_add;
         Cycle done = sources, leaves = begin + 1;
         if (one.load != Access::none) {
             done = std::max(done, load(one, address, extra));
@@ -148,6 +153,7 @@ class Pipeline {
                 ports_.take(std::max(done, next_[operation]), shape_.ports[operation]);
             if (shape_.every[operation] > 1) next_[operation] = start + shape_.every[operation];
             done = start + shape_.cycles[operation];
+            if (adds && shape_.add_to_add_cycles != 0) to_add = start + shape_.add_to_add_cycles;
             leaves = std::max(leaves, start);
         }
         Cycle whole = done;
@@ -160,8 +166,12 @@ class Pipeline {
             leaves = std::max(leaves, std::max(told, moved));
             memory_[key(one)].done = done;
         }
-        for (const auto r : one.results) ready_[r] = done;
-        ready_[0] = 0;
+        const bool sooner = (adds && shape_.add_to_add_cycles != 0) || is_copy(one);
+        for (const auto r : one.results) {
+            ready_[r] = done;
+            ready_to_add_[r] = sooner ? to_add : done;
+        }
+        ready_[0] = ready_to_add_[0] = 0;
         rename(one);
         if (scheduler != nullptr) scheduler->enter(leaves);
         left = retire_.take(whole, one.slots);
@@ -182,11 +192,13 @@ class Pipeline {
   private:
     static constexpr Cycle fetched_ahead = 16;  // as much as its queue holds, about
 
+    static bool is_copy(const CodeInstruction& one) {
+        return one.operation == Operation::none && one.load == Access::none &&
+               one.store == Access::none;
+    }
     // Copies of registers wait for nothing.
     Scheduler* scheduler_of(const CodeInstruction& one) {
-        if (one.operation == Operation::none && one.load == Access::none &&
-            one.store == Access::none)
-            return nullptr;
+        if (is_copy(one)) return nullptr;
         const bool vector =
             one.operation >= Operation::fp_add && one.operation <= Operation::crossing;
         return vector && shape_.vector_scheduler > 0 ? &vector_scheduler_ : &scheduler_;
@@ -249,7 +261,7 @@ class Pipeline {
     InOrder dispatch_, retire_;
     std::vector<Cycle> left_;      // of the last `window` instructions: when they left it
     std::vector<Cycle> answered_;  // of the last `outstanding` slow accesses
-    std::array<Cycle, code_registers> ready_{};
+    std::array<Cycle, code_registers> ready_{}, ready_to_add_{};  // the latter to an fp_add
     std::array<Value, code_registers> values_{};
     struct Memory {
         Cycle done = 0;  // when the data of the last store there was ready; 0: nothing was stored

@@ -109,6 +109,8 @@ struct PipelineShape {
     unsigned load_cycles = 4, vector_load_cycles = 6;
     unsigned forward_cycles =
         5;  // from a store's data to a load of them; longer for vectors, as loads
+    // From an fp_add to another one that takes its result; 0: as to any other operation.
+    unsigned add_to_add_cycles = 0;
     unsigned mispredict_cycles = 15;
     unsigned outstanding = 16;  // slow accesses in flight
     Ports load_ports = 0b11, vector_load_ports = 0b11;

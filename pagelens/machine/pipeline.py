@@ -81,6 +81,11 @@ class Pipeline(Table):
     forward_cycles: Sourced[Positive] = Field(
         description="the cycles from the data of a store to a load that takes them before they are in L1"
     )
+    add_to_add_cycles: Sourced[Positive] | None = Field(
+        default=None,
+        description="the cycles from a floating-point addition to one that takes its result, if these are "
+        "fewer than to other operations",
+    )
     mispredict_cycles: Sourced[Positive] = Field(
         description="the cycles from the execution of a mispredicted branch to the dispatch of the next "
         "instruction"
@@ -130,6 +135,7 @@ class Pipeline(Table):
         shape.forward_cycles, shape.mispredict_cycles = (
             self.forward_cycles.value, self.mispredict_cycles.value,
         )  # fmt: skip
+        shape.add_to_add_cycles = 0 if self.add_to_add_cycles is None else self.add_to_add_cycles.value
         shape.outstanding = self.load_misses.value
         shape.load_ports, shape.vector_load_ports = self.load_ports.value, self.vector_load_ports.value
         shape.store_ports, shape.store_data_ports = self.store_ports.value, self.store_data_ports.value
@@ -143,7 +149,8 @@ class Pipeline(Table):
 # Fields that are plain numbers, for which other values can be tried.
 PIPELINE_NUMBERS = (
     "window", "retire_width", "scheduler", "vector_scheduler", "decode_width", "op_cache", "code_cache",
-    "load_cycles", "vector_load_cycles", "forward_cycles", "mispredict_cycles", "load_misses",
+    "load_cycles", "vector_load_cycles", "forward_cycles", "add_to_add_cycles", "mispredict_cycles",
+    "load_misses",
 )  # fmt: skip
 # The numbers are those of Operation in core/machine/pipeline.hpp, from 1 on.
 _OPERATIONS = (

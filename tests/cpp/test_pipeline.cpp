@@ -104,6 +104,28 @@ TEST_CASE("pipeline: a load whose address is the one before waits for it") {
     CHECK(cycles(chase, 1000, small_shape(), 300) == doctest::Approx(304'000).epsilon(0.01));
 }
 
+TEST_CASE("pipeline: additions may have each other's results sooner than other operations do") {
+    CodeInstruction sum, copied, product;
+    sum.operation = Operation::fp_add;
+    sum.sources[0] = sum.results[0] = 1;
+    copied.sources[0] = copied.results[0] = 1;
+    product = sum;
+    product.operation = Operation::fp_multiply;
+    PipelineShape shape = small_shape();
+    for (const Operation of : {sum.operation, product.operation}) {
+        const auto number = static_cast<std::size_t>(of);
+        shape.ports[number] = 1;
+        shape.cycles[number] = 3;
+        shape.every[number] = 1;
+    }
+    CHECK(cycles(code_of({{sum}}), 1000, shape) == doctest::Approx(3000).epsilon(0.01));
+    shape.add_to_add_cycles = 2;
+    CHECK(cycles(code_of({{sum}}), 1000, shape) == doctest::Approx(2000).epsilon(0.01));
+    CHECK(cycles(code_of({{sum, copied}}), 1000, shape) == doctest::Approx(2000).epsilon(0.01));
+    CHECK(cycles(code_of({{sum, product}}), 1000, shape) == doctest::Approx(6000).epsilon(0.01));
+    CHECK(cycles(code_of({{product}}), 1000, shape) == doctest::Approx(3000).epsilon(0.01));
+}
+
 TEST_CASE("pipeline: independent loads overlap as far as misses may be in flight") {
     const Code copy = code_of({{load(1, 2)}});
     PipelineShape shape = small_shape();
