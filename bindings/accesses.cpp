@@ -20,6 +20,7 @@
 #include "bindings/signals.hpp"
 #include "core/accesses/compile.hpp"
 #include "core/accesses/job.hpp"
+#include "core/accesses/rank_paths.hpp"
 #include "core/accesses/survey.hpp"
 #include "core/accesses/survey_and_compile.hpp"
 #include "core/accesses/trace_reader.hpp"
@@ -132,11 +133,16 @@ void register_job(nb::module_& m) {
             "__init__",
             [](Process* process, std::shared_ptr<const Program> program,
                std::vector<std::uint16_t> objects, std::vector<std::uint32_t> phases,
-               std::vector<std::uint32_t> files) {
-                new (process) Process{std::move(program), std::move(objects), std::move(phases),
-                                      std::move(files)};
+               std::vector<std::uint32_t> files, std::vector<std::uint32_t> places,
+               std::vector<std::uint32_t> first_turns) {
+                new (process) Process{std::move(program),
+                                      std::move(objects),
+                                      std::move(phases),
+                                      std::move(files),
+                                      {std::move(places), std::move(first_turns)}};
             },
-            "program"_a, "objects"_a, "phases"_a, "files"_a);
+            "program"_a, "objects"_a, "phases"_a, "files"_a, "places"_a, "first_turns"_a,
+            "places, first_turns: as KnownPlaces has them (core/accesses/meeting_places.hpp).");
     m.def(
         "job_of",
         [](std::vector<Process> processes, unsigned objects, unsigned phases,
@@ -147,6 +153,43 @@ void register_job(nb::module_& m) {
         "processes"_a, "objects"_a, "phases"_a, "meeting"_a,
         "One program whose threads are those of all processes, in their order. They meet where so "
         "many processes do; 0: nowhere. Raises ValueError.");
+}
+
+void register_rank_paths(nb::module_& m) {
+    m.attr("LEFT_OUT") = RankPaths::left_out;
+    nb::class_<RankSegments>(m, "RankSegments",
+                             "What a rank does between meetings (core/accesses/rank_paths.hpp).")
+        .def(
+            "__init__",
+            [](RankSegments* segments, const Input<std::uint32_t>& rounds,
+               const Input<std::uint64_t>& meetings, const Input<double>& instructions,
+               const Input<double>& lines, std::vector<std::uint32_t> places,
+               std::vector<std::uint32_t> first_turns) {
+                const auto list = [](const auto& of) {
+                    const auto span = span_of(of);
+                    return std::vector(span.begin(), span.end());
+                };
+                new (segments) RankSegments{list(rounds),
+                                            list(meetings),
+                                            list(instructions),
+                                            list(lines),
+                                            {std::move(places), std::move(first_turns)}};
+            },
+            "rounds"_a, "meetings"_a, "instructions"_a, "lines"_a, "places"_a, "first_turns"_a);
+    nb::class_<RankPaths>(m, "RankPaths", "Paths through the segments of all ranks.")
+        .def(
+            "__init__",
+            [](RankPaths* paths, const std::vector<RankSegments>& ranks,
+               const Input<std::uint32_t>& phases) {
+                new (paths) RankPaths(ranks, span_of(phases));
+            },
+            "ranks"_a, "phases"_a,
+            "phases: of each round; LEFT_OUT: it is not followed. Raises ValueError.")
+        .def("longest", &RankPaths::longest, "phase"_a, "tolerance"_a,
+             nb::call_guard<nb::gil_scoped_release>(), "Instructions and lines of each path.")
+        .def("waits", &RankPaths::waits, "phase"_a, "a"_a, "b"_a,
+             nb::call_guard<nb::gil_scoped_release>(),
+             "Of each rank for each other one, at a for an instruction and b for a line.");
 }
 
 void register_padding(nb::module_& m) {
@@ -262,9 +305,8 @@ void register_survey(nb::module_& m) {
                                   view(std::span(rounds.instructions), self),
                                   view(std::span(rounds.lines), self));
             },
-            "Parts of the run: uint32 the phase of each, uint32 how many processes meet at its "
-            "end, "
-            "uint64 its instructions, uint64 its lines.")
+            "Parts of the run: uint32 the phase of each; uint64 how many processes meet at its "
+            "end, or a packed meeting of some; uint64 its instructions; uint64 its lines.")
         .def_ro("instructions", &Survey::instructions, "Of each thread.")
         .def_ro("peak_pages", &Survey::peak_pages)
         .def_ro("file_pages", &Survey::file_pages)
@@ -372,6 +414,8 @@ void register_recorder(nb::module_& m) {
         .def("sync", &TraceRecorder::sync, "thread"_a, Released())
         .def("wait", &TraceRecorder::wait, "thread"_a, "processes"_a, Released())
         .def("go_on", &TraceRecorder::go_on, "thread"_a, Released())
+        .def("meet", &TraceRecorder::meet, "thread"_a, "place"_a, "turn"_a, "comes"_a, "waits"_a,
+             Released())
         .def("warn", &TraceRecorder::warn, "text"_a, Released())
         .def("close", &TraceRecorder::close, Released())
         .def("discard", &TraceRecorder::discard, Released());
@@ -394,6 +438,7 @@ void register_accesses(nb::module_& m) {
     nb::exception<TraceError>(m, "TraceError");
     register_program(m);
     register_job(m);
+    register_rank_paths(m);
     register_padding(m);
     register_options(m);
     register_definitions(m);
@@ -426,6 +471,15 @@ void register_accesses(nb::module_& m) {
                 return files;
             },
             "Number, device and inode of each mapped file.")
+        .def_prop_ro(
+            "places",
+            [](const TraceReader& t) {
+                std::vector<std::pair<std::uint64_t, std::string>> places;
+                for (const PlaceDefinition& place : t.places())
+                    places.emplace_back(place.id, place.name);
+                return places;
+            },
+            "Number and name of each place where some ranks meet.")
         .def_prop_ro(
             "exact_for",
             [](const TraceReader& t) {

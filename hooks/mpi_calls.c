@@ -2,7 +2,8 @@
  * Tells the tracer when a thread is inside a function of MPI in which ranks wait for each other.
  * What it executes there is no work of the program: most of it is asking again and again whether a
  * message has come. A collective that no rank can leave before all have come to it is a meeting of
- * the ranks, and the tracer is told how many ranks the communicator has.
+ * the ranks, and the tracer is told how many ranks the communicator has. For whom a rank waits in
+ * other calls is what mpi_messages.c finds out.
  *
  * Libraries of MPI have different types for communicators, and so no header of theirs is needed:
  * every argument is handed on as it came. MPICH's functions for Fortran call those for C, and Open
@@ -15,57 +16,104 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "hooks/calling_library.h"
+#include "hooks/mpi_meetings.h"
 #include "hooks/pagelens.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define CODE(function) ((const void*)(uintptr_t)(function))
 
-/* Meetings, with the place of the communicator among the arguments. */
+/* Collective calls that no rank can leave before all have come, with the place of the communicator
+ * among the arguments. */
 /* clang-format off */
 #define MEETINGS(DO) \
-    DO(MPI_Barrier, mpi_barrier, 0) \
-    DO(MPI_Allreduce, mpi_allreduce, 5) \
-    DO(MPI_Allgather, mpi_allgather, 6) \
-    DO(MPI_Allgatherv, mpi_allgatherv, 7) \
-    DO(MPI_Alltoall, mpi_alltoall, 6) \
-    DO(MPI_Alltoallv, mpi_alltoallv, 8) \
-    DO(MPI_Alltoallw, mpi_alltoallw, 8) \
-    DO(MPI_Reduce_scatter, mpi_reduce_scatter, 5) \
-    DO(MPI_Reduce_scatter_block, mpi_reduce_scatter_block, 5)
+    DO(MPI_Barrier, mpi_barrier, mpi_meets, 0) \
+    DO(MPI_Allreduce, mpi_allreduce, mpi_meets, 5) \
+    DO(MPI_Allgather, mpi_allgather, mpi_meets, 6) \
+    DO(MPI_Allgatherv, mpi_allgatherv, mpi_meets, 7) \
+    DO(MPI_Alltoall, mpi_alltoall, mpi_meets, 6) \
+    DO(MPI_Alltoallv, mpi_alltoallv, mpi_meets, 8) \
+    DO(MPI_Alltoallw, mpi_alltoallw, mpi_meets, 8) \
+    DO(MPI_Reduce_scatter, mpi_reduce_scatter, mpi_meets, 5) \
+    DO(MPI_Reduce_scatter_block, mpi_reduce_scatter_block, mpi_meets, 5)
 
-/* Here a rank waits for one other or for some, so not all ranks meet; or the run begins or ends. */
+/* Other calls in which a rank waits for one other or for some, or which such a call is about. The
+ * number is the place of the first argument that the role reads (mpi_meetings.h). */
+#define SOME_MEET(DO) \
+    DO(MPI_Send, mpi_send, mpi_sends, 3) DO(MPI_Ssend, mpi_ssend, mpi_sends, 3) \
+    DO(MPI_Bsend, mpi_bsend, mpi_sends, 3) DO(MPI_Rsend, mpi_rsend, mpi_sends, 3) \
+    DO(MPI_Isend, mpi_isend, mpi_starts_send, 3) DO(MPI_Issend, mpi_issend, mpi_starts_send, 3) \
+    DO(MPI_Ibsend, mpi_ibsend, mpi_starts_send, 3) DO(MPI_Irsend, mpi_irsend, mpi_starts_send, 3) \
+    DO(MPI_Send_init, mpi_send_init, mpi_makes_send, 3) \
+    DO(MPI_Ssend_init, mpi_ssend_init, mpi_makes_send, 3) \
+    DO(MPI_Bsend_init, mpi_bsend_init, mpi_makes_send, 3) \
+    DO(MPI_Rsend_init, mpi_rsend_init, mpi_makes_send, 3) \
+    DO(MPI_Recv, mpi_recv, mpi_receives, 3) DO(MPI_Irecv, mpi_irecv, mpi_starts_receive, 3) \
+    DO(MPI_Recv_init, mpi_recv_init, mpi_makes_receive, 3) \
+    DO(MPI_Sendrecv, mpi_sendrecv, mpi_sends_and_receives, 10) \
+    DO(MPI_Sendrecv_replace, mpi_sendrecv_replace, mpi_replaces, 3) \
+    DO(MPI_Mprobe, mpi_mprobe, mpi_probes, 0) \
+    DO(MPI_Improbe, mpi_improbe, mpi_tries_to_probe, 0) \
+    DO(MPI_Start, mpi_start, mpi_starts, 0) DO(MPI_Startall, mpi_startall, mpi_starts_all, 0) \
+    DO(MPI_Request_free, mpi_request_free, mpi_frees_request, 0) \
+    DO(MPI_Cancel, mpi_cancel, mpi_cancels, 0) \
+    DO(MPI_Wait, mpi_wait, mpi_waits, 0) DO(MPI_Waitall, mpi_waitall, mpi_waits_for_all, 0) \
+    DO(MPI_Waitany, mpi_waitany, mpi_waits_for_any, 0) \
+    DO(MPI_Waitsome, mpi_waitsome, mpi_waits_for_some, 0) \
+    DO(MPI_Test, mpi_test, mpi_tests, 0) DO(MPI_Testall, mpi_testall, mpi_tests_all, 0) \
+    DO(MPI_Testany, mpi_testany, mpi_tests_any, 0) \
+    DO(MPI_Testsome, mpi_testsome, mpi_waits_for_some, 0) \
+    DO(MPI_Bcast, mpi_bcast, mpi_from_one, 3) DO(MPI_Scatter, mpi_scatter, mpi_from_one, 6) \
+    DO(MPI_Scatterv, mpi_scatterv, mpi_from_one, 7) DO(MPI_Reduce, mpi_reduce, mpi_to_one, 5) \
+    DO(MPI_Gather, mpi_gather, mpi_to_one, 6) DO(MPI_Gatherv, mpi_gatherv, mpi_to_one, 7) \
+    DO(MPI_Scan, mpi_scan, mpi_one_by_one, 5) DO(MPI_Exscan, mpi_exscan, mpi_one_by_one, 5) \
+    DO(MPI_Ibarrier, mpi_ibarrier, mpi_starts_meeting, 0) \
+    DO(MPI_Iallreduce, mpi_iallreduce, mpi_starts_meeting, 5) \
+    DO(MPI_Iallgather, mpi_iallgather, mpi_starts_meeting, 6) \
+    DO(MPI_Iallgatherv, mpi_iallgatherv, mpi_starts_meeting, 7) \
+    DO(MPI_Ialltoall, mpi_ialltoall, mpi_starts_meeting, 6) \
+    DO(MPI_Ialltoallv, mpi_ialltoallv, mpi_starts_meeting, 8) \
+    DO(MPI_Ialltoallw, mpi_ialltoallw, mpi_starts_meeting, 8) \
+    DO(MPI_Ireduce_scatter, mpi_ireduce_scatter, mpi_starts_meeting, 5) \
+    DO(MPI_Ireduce_scatter_block, mpi_ireduce_scatter_block, mpi_starts_meeting, 5) \
+    DO(MPI_Ibcast, mpi_ibcast, mpi_starts_from_one, 3) \
+    DO(MPI_Iscatter, mpi_iscatter, mpi_starts_from_one, 6) \
+    DO(MPI_Iscatterv, mpi_iscatterv, mpi_starts_from_one, 7) \
+    DO(MPI_Ireduce, mpi_ireduce, mpi_starts_to_one, 5) \
+    DO(MPI_Igather, mpi_igather, mpi_starts_to_one, 6) \
+    DO(MPI_Igatherv, mpi_igatherv, mpi_starts_to_one, 7) \
+    DO(MPI_Comm_dup, mpi_comm_dup, mpi_makes_communicator, 1) \
+    DO(MPI_Comm_dup_with_info, mpi_comm_dup_with_info, mpi_makes_communicator, 2) \
+    DO(MPI_Comm_split, mpi_comm_split, mpi_makes_communicator, 3) \
+    DO(MPI_Comm_split_type, mpi_comm_split_type, mpi_makes_communicator, 4) \
+    DO(MPI_Comm_create, mpi_comm_create, mpi_makes_communicator, 2) \
+    DO(MPI_Comm_create_group, mpi_comm_create_group, mpi_makes_communicator, 3) \
+    DO(MPI_Comm_free, mpi_comm_free, mpi_frees_communicator, 0) \
+    DO(MPI_Comm_disconnect, mpi_comm_disconnect, mpi_frees_communicator, 0) \
+    DO(MPI_Cart_create, mpi_cart_create, mpi_makes_communicator, 5) \
+    DO(MPI_Cart_sub, mpi_cart_sub, mpi_makes_communicator, 2) \
+    DO(MPI_Graph_create, mpi_graph_create, mpi_makes_communicator, 5) \
+    DO(MPI_Dist_graph_create, mpi_dist_graph_create, mpi_makes_communicator, 8) \
+    DO(MPI_Dist_graph_create_adjacent, mpi_dist_graph_create_adjacent, mpi_makes_communicator, 9) \
+    DO(MPI_Intercomm_merge, mpi_intercomm_merge, mpi_makes_communicator, 2)
+
+/* Here it is not known for whom a rank waits; or the run begins or ends. */
 #define WAITS(DO) \
     DO(MPI_Init, mpi_init) DO(MPI_Init_thread, mpi_init_thread) DO(MPI_Finalize, mpi_finalize) \
-    DO(MPI_Bcast, mpi_bcast) DO(MPI_Reduce, mpi_reduce) \
-    DO(MPI_Gather, mpi_gather) DO(MPI_Gatherv, mpi_gatherv) \
-    DO(MPI_Scatter, mpi_scatter) DO(MPI_Scatterv, mpi_scatterv) \
-    DO(MPI_Scan, mpi_scan) DO(MPI_Exscan, mpi_exscan) \
     DO(MPI_Neighbor_allgather, mpi_neighbor_allgather) \
     DO(MPI_Neighbor_allgatherv, mpi_neighbor_allgatherv) \
     DO(MPI_Neighbor_alltoall, mpi_neighbor_alltoall) \
     DO(MPI_Neighbor_alltoallv, mpi_neighbor_alltoallv) \
     DO(MPI_Neighbor_alltoallw, mpi_neighbor_alltoallw) \
-    DO(MPI_Comm_dup, mpi_comm_dup) DO(MPI_Comm_dup_with_info, mpi_comm_dup_with_info) \
-    DO(MPI_Comm_split, mpi_comm_split) DO(MPI_Comm_split_type, mpi_comm_split_type) \
-    DO(MPI_Comm_create, mpi_comm_create) DO(MPI_Comm_create_group, mpi_comm_create_group) \
-    DO(MPI_Comm_free, mpi_comm_free) DO(MPI_Comm_disconnect, mpi_comm_disconnect) \
-    DO(MPI_Cart_create, mpi_cart_create) DO(MPI_Cart_sub, mpi_cart_sub) \
-    DO(MPI_Graph_create, mpi_graph_create) DO(MPI_Dist_graph_create, mpi_dist_graph_create) \
-    DO(MPI_Dist_graph_create_adjacent, mpi_dist_graph_create_adjacent) \
     DO(MPI_Intercomm_create, mpi_intercomm_create) \
-    DO(MPI_Intercomm_merge, mpi_intercomm_merge) \
-    DO(MPI_Wait, mpi_wait) DO(MPI_Waitall, mpi_waitall) \
-    DO(MPI_Waitany, mpi_waitany) DO(MPI_Waitsome, mpi_waitsome) \
-    DO(MPI_Recv, mpi_recv) DO(MPI_Send, mpi_send) DO(MPI_Ssend, mpi_ssend) \
-    DO(MPI_Sendrecv, mpi_sendrecv) DO(MPI_Sendrecv_replace, mpi_sendrecv_replace) \
-    DO(MPI_Bsend, mpi_bsend) DO(MPI_Rsend, mpi_rsend) \
-    DO(MPI_Probe, mpi_probe) DO(MPI_Mprobe, mpi_mprobe) DO(MPI_Mrecv, mpi_mrecv) \
+    DO(MPI_Probe, mpi_probe) DO(MPI_Mrecv, mpi_mrecv) \
     DO(MPI_Win_create, mpi_win_create) DO(MPI_Win_allocate, mpi_win_allocate) \
     DO(MPI_Win_allocate_shared, mpi_win_allocate_shared) \
     DO(MPI_Win_create_dynamic, mpi_win_create_dynamic) DO(MPI_Win_free, mpi_win_free) \
@@ -82,24 +130,16 @@
     DO(MPI_File_write_at_all, mpi_file_write_at_all)
 /* clang-format on */
 
-/* None takes more arguments: those of MPI_Sendrecv, and Fortran's for the error. All are whole
- * numbers or pointers, and so is the length of a file's name that Fortran adds. One that the caller
- * did not pass is whatever lies on its stack. */
-enum { MOST_ARGUMENTS = 13 };
-typedef long function(long, long, long, long, long, long, long, long, long, long, long, long, long);
-
-enum language { C, FORTRAN };
-
 /* The frame of the outermost call under way; NULL: none. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) const char* outermost;
 
 /* ISO C has no conversion between pointers to data and to functions. */
-static function* as_function(void* symbol) { return __extension__(function*) symbol; }
+static mpi_function* as_function(void* symbol) { return __extension__(mpi_function*) symbol; }
 
 /* Returns how many ranks the communicator has; 0 if that cannot be asked. */
-static uint64_t ranks_of(enum language language, long communicator, const void* from) {
-    const char* const name = language == C ? "PMPI_Comm_size" : "mpi_comm_size_";
-    function* const ask = as_function(next_function(name, from, CODE(ranks_of)));
+static uint64_t ranks_of(enum mpi_language language, long communicator, const void* from) {
+    const char* const name = language == MPI_C ? "PMPI_Comm_size" : "mpi_comm_size_";
+    mpi_function* const ask = as_function(next_function(name, from, CODE(ranks_of)));
     int ranks = 0, error = 0;
     if (ask != NULL) ask(communicator, (long)&ranks, (long)&error, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     return ranks > 0 ? (uint64_t)ranks : 0;
@@ -115,10 +155,52 @@ static void end_wait(void) {
     tell(PAGELENS_WAIT_END, 0);
 }
 
-/* Calls the function of that name with these arguments. `communicator` is the place of a meeting's
- * one among them; -1: it is no meeting. */
-static long call(const char* name, enum language language, int communicator, const void* from,
-                 const void* wrapper, const long* a) {
+/* Only one thread at a time knows what the rank has sent, received and asked for. */
+static atomic_flag is_taken = ATOMIC_FLAG_INIT;
+
+static void take_role(struct mpi_call* call, void (*part)(struct mpi_call*)) {
+    if (part == NULL || call->library == NULL) return;
+    const int saved_errno = errno;
+    while (atomic_flag_test_and_set(&is_taken)) sched_yield();
+    part(call);
+    atomic_flag_clear(&is_taken);
+    errno = saved_errno;
+}
+
+/* Tells that all ranks of the communicator meet. */
+static void meet(struct mpi_call* call) {
+    const long communicator = call->arguments[call->first];
+    if (call->library == NULL)
+        tell(PAGELENS_WAIT_BEGIN, ranks_of(call->language, communicator, call->from));
+    else if (mpi_all_ranks(call, communicator))
+        tell(PAGELENS_WAIT_BEGIN, mpi_all_ranks(call, communicator));
+    else
+        mpi_meets.before(call);
+}
+
+/* Calls the function with these arguments in the role, if it has one. */
+static long call_in_role(mpi_function* next, const struct mpi_role* role, int first,
+                         enum mpi_language language, const void* from, long* a) {
+    struct mpi_call call;
+    call.language = language;
+    call.from = from;
+    call.arguments = a;
+    call.first = first;
+    call.library = mpi_library(from);
+    if (role == &mpi_meets && call.library == NULL)
+        meet(&call);
+    else
+        take_role(&call, role == &mpi_meets ? meet : role->before);
+    const long result =
+        next(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12]);
+    take_role(&call, role->after);
+    return result;
+}
+
+/* Calls the function of that name with these arguments. `first` is the place of the first argument
+ * that the role reads. */
+static long call(const char* name, enum mpi_language language, const struct mpi_role* role,
+                 int first, const void* from, const void* wrapper, long* a) {
     const char* const frame = __builtin_frame_address(0);
     if (outermost != NULL && frame >= outermost) { /* it was left, and so were those in it */
         end_wait();
@@ -127,12 +209,14 @@ static long call(const char* name, enum language language, int communicator, con
     const bool is_outermost = outermost == NULL;
     if (is_outermost) outermost = frame;
     if (is_outermost) tell(PAGELENS_WAIT_BEGIN, 0); /* what is done here is no work either */
-    function* const next = as_function(next_function(name, from, wrapper));
-    if (is_outermost && communicator >= 0)
-        tell(PAGELENS_WAIT_BEGIN, ranks_of(language, a[communicator], from));
+    mpi_function* const next = as_function(next_function(name, from, wrapper));
     const void* const outer = enter_function(CODE(next));
     long result = -1; /* if the program found a function by name that no library has */
-    if (next != NULL)
+    if (next == NULL)
+        result = -1;
+    else if (is_outermost && role != NULL)
+        result = call_in_role(next, role, first, language, from, a);
+    else
         result =
             next(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12]);
     enter_function(outer);
@@ -142,25 +226,27 @@ static long call(const char* name, enum language language, int communicator, con
 
 /* The wrapper itself is local, so that its address is known without a search through all libraries,
  * which the loader would make for each of them before the program begins. */
-#define WRAP(symbol, language, communicator)                                                \
+#define WRAP(symbol, language, role, first)                                                 \
     __attribute__((used)) static long wrap_##symbol(long a, long b, long c, long d, long e, \
                                                     long f, long g, long h, long i, long j, \
                                                     long k, long l, long m) {               \
-        const long arguments[MOST_ARGUMENTS] = {a, b, c, d, e, f, g, h, i, j, k, l, m};     \
-        return call(#symbol, language, communicator, __builtin_return_address(0),           \
+        long arguments[MPI_MOST_ARGUMENTS] = {a, b, c, d, e, f, g, h, i, j, k, l, m};       \
+        return call(#symbol, language, role, first, __builtin_return_address(0),            \
                     CODE(wrap_##symbol), arguments);                                        \
     }                                                                                       \
-    extern EXPORT function symbol __attribute__((alias("wrap_" #symbol)));
+    extern EXPORT mpi_function symbol __attribute__((alias("wrap_" #symbol)));
 
 /* Fortran's functions have pointers to the same arguments. The modules mpi and mpi_f08 of Open MPI
  * have one function each. */
-#define WRAP_ALL(name, fortran, communicator) \
-    WRAP(name, C, communicator)               \
-    WRAP(fortran##_, FORTRAN, communicator)   \
-    WRAP(fortran##_f08_, FORTRAN, communicator)
-#define WRAP_WAIT(name, fortran) WRAP_ALL(name, fortran, -1)
+#define WRAP_ALL(name, fortran, role, first)   \
+    WRAP(name, MPI_C, role, first)             \
+    WRAP(fortran##_, MPI_FORTRAN, role, first) \
+    WRAP(fortran##_f08_, MPI_FORTRAN, role, first)
+#define WRAP_ROLE(name, fortran, role, first) WRAP_ALL(name, fortran, &role, first)
+#define WRAP_WAIT(name, fortran) WRAP_ALL(name, fortran, NULL, 0)
 
-MEETINGS(WRAP_ALL)
+MEETINGS(WRAP_ROLE)
+SOME_MEET(WRAP_ROLE)
 WAITS(WRAP_WAIT)
 
 /* The functions that leave frames. They are found before the program begins, because handlers of

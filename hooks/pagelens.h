@@ -35,7 +35,16 @@ enum pagelens_kind {
     /* The thread begins to wait for other processes. Where all of those that are in one call meet,
      * `address` is how many they are, otherwise 0. */
     PAGELENS_WAIT_BEGIN = 5,
-    PAGELENS_WAIT_END = 6 /* it goes on */
+    PAGELENS_WAIT_END = 6, /* it goes on */
+    /* `address` points to a meeting of `size` bytes, of a thread that waits */
+    PAGELENS_MEETING = 7
+};
+
+/* Processes come to a place, turn after turn, or wait there until the others have done a turn. */
+struct pagelens_meeting {
+    uint32_t turn;
+    uint8_t comes, waits;
+    char place[58]; /* a name, which need not end with a zero */
 };
 
 struct pagelens_record {

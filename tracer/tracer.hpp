@@ -114,7 +114,7 @@ class Tracer {
     void stamp(Vcpu& vcpu);
     void end_sample(Vcpu& vcpu);
     void enter_phase(Vcpu& vcpu);
-    void begin_wait(Vcpu& vcpu, std::uint64_t processes);
+    void begin_wait(Vcpu& vcpu, std::uint64_t meeting);
     void end_wait(Vcpu& vcpu);
     void make_room(Vcpu& vcpu, std::size_t records);
     void submit(Vcpu& vcpu);
@@ -132,6 +132,7 @@ class Tracer {
     std::uint64_t accesses_of_work() const;
     std::uint64_t budget_left();
     std::uint64_t phase_id(const std::string& name);
+    std::uint32_t place_id(const std::string& name);
 
     // Pages of address space, which become memory with the threads: begin_thread makes the Vcpu.
     union VcpuTable {
@@ -166,6 +167,7 @@ class Tracer {
     std::atomic<std::size_t> given_back_size_{0};
     std::atomic<std::uint64_t> waiting_accesses_{0};  // of waits and threads that have ended
     std::map<std::string, std::uint64_t> phases_;
+    std::map<std::string, std::uint32_t> places_;
     std::uint64_t heap_start_ = 0, heap_known_ = 0;
     std::atomic<bool> in_child_{false};
     bool finished_ = false;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/accesses/meeting.hpp"
 #include "tracer/doorbell.hpp"
 #include "tracer/system_calls.hpp"
 #include "tracer/tracer.hpp"
@@ -74,6 +75,12 @@ void Tracer::doorbell(Vcpu& vcpu, const pagelens_record& record) {
         case PAGELENS_WAIT_BEGIN:
             begin_wait(vcpu, record.address);
             break;
+        case PAGELENS_MEETING: {
+            const ToldMeeting told = told_meeting(space_.guest_base, record);
+            if (!told.place.empty())
+                begin_wait(vcpu, packed({told.comes, told.waits, place_id(told.place), told.turn}));
+            break;
+        }
         case PAGELENS_WAIT_END:
             end_wait(vcpu);
             break;
@@ -82,9 +89,9 @@ void Tracer::doorbell(Vcpu& vcpu, const pagelens_record& record) {
     }
 }
 
-void Tracer::begin_wait(Vcpu& vcpu, std::uint64_t processes) {
+void Tracer::begin_wait(Vcpu& vcpu, std::uint64_t meeting) {
     const auto no_meeting = static_cast<std::uint64_t>(WaitKind::no_meeting);
-    vcpu.push(Event{EventKind::wait, 0, vcpu.instructions(), std::max(processes, no_meeting)});
+    vcpu.push(Event{EventKind::wait, 0, vcpu.instructions(), std::max(meeting, no_meeting)});
     if (vcpu.thread->waits_since) return;
     vcpu.thread->waits_since = vcpu.accesses();
     end_sample(vcpu);
@@ -105,6 +112,14 @@ std::uint64_t Tracer::phase_id(const std::string& name) {
     const auto [phase, is_new] = phases_.try_emplace(name, phases_.size() + 1);
     if (is_new) session_->writer().define(PhaseDefinition{phase->second, name});
     return phase->second;
+}
+
+std::uint32_t Tracer::place_id(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto [place, is_new] =
+        places_.try_emplace(name, static_cast<std::uint32_t>(places_.size() + 1));
+    if (is_new) session_->writer().define(PlaceDefinition{place->second, name});
+    return place->second;
 }
 
 void Tracer::know_stack(Vcpu& vcpu, std::uint64_t address) {

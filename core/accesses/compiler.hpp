@@ -136,8 +136,8 @@ class Compiler {
             result_->phases_of_intervals.back() = phase;
     }
 
-    void meet(std::uint64_t processes, unsigned thread) {
-        runs_.barrier(make_op(OpKind::meet, 0, processes, 0, thread));
+    void meet(std::uint64_t meeting, unsigned thread) {
+        runs_.barrier(make_op(OpKind::meet, 0, meeting, 0, thread));
     }
 
     void birth(ObjectIndex, std::uint64_t, std::uint64_t) {}

@@ -4,6 +4,7 @@
 #include <bit>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -58,6 +59,9 @@ class Job final : public Program {
         for (Process& process : processes) add(std::move(process));
         number_pages();
         sum_instructions();
+        std::vector<const KnownPlaces*> known;
+        for (const Member& member : members_) known.push_back(&member.process.places);
+        places_.emplace(known);
     }
 
     [[nodiscard]] std::unique_ptr<Cursor> open() const override;
@@ -190,12 +194,14 @@ class Job final : public Program {
     std::vector<VirtualPage> pages_;
     std::vector<VirtualRange> file_pages_, advised_pages_;
     std::vector<std::uint64_t> instructions_;
+    std::optional<MeetingPlaces> places_;  // before anyone has come
 };
 
 // Merges the ops of the processes.
 class Job::Merged final : public Cursor {
   public:
-    explicit Merged(const Job& job) : job_(job), sources_(job.members_.size()) {
+    explicit Merged(const Job& job)
+        : job_(job), sources_(job.members_.size()), places_(*job.places_) {
         for (std::size_t m = 0; m < sources_.size(); ++m) {
             sources_[m].cursor = job.members_[m].process.program->open();
             running_.push_back(m);  // with a clock of 0; ascending numbers are a heap
@@ -204,11 +210,15 @@ class Job::Merged final : public Cursor {
 
     std::span<const Op> next() override {
         batch_.clear();
-        while (batch_.size() < batch_ops && (!running_.empty() || !waiting_.empty())) {
-            if (running_.empty())
+        while (batch_.size() < batch_ops) {
+            if (!running_.empty())
+                step();
+            else if (places_.waiting() > 0)
+                places_.let_all_go([this](std::uint32_t process) { go_on(process, 0); });
+            else if (!waiting_.empty())
                 meet();
             else
-                step();
+                break;
         }
         return batch_;
     }
@@ -232,7 +242,10 @@ class Job::Merged final : public Cursor {
         Source& source = sources_[m];
         if (source.ops.empty()) source.ops = source.cursor->next();
         if (source.ops.empty()) {  // it has ended
+            const std::uint64_t now = clock >> clock_shift;
             running_.pop_back();
+            places_.end(static_cast<std::uint32_t>(m),
+                        [&](std::uint32_t process) { go_on(process, now); });
             return;
         }
         const Op op = source.ops.front();
@@ -243,11 +256,36 @@ class Job::Merged final : public Cursor {
                 return wait(m);
             }
         } else if (op.kind() == OpKind::meet) {
+            if (is_of_some(op.lines)) return meet_some(m, unpacked(op.lines));
             if (job_.meeting_ != 0 && op.lines == job_.meeting_) return wait(m);
         } else {
             emit(op, job_.members_[m]);
         }
         clock += cost(op) << clock_shift;
+        std::push_heap(running_.begin(), running_.end(), std::greater<>());
+    }
+
+    // The process that stands last in `running_` does so.
+    void meet_some(std::size_t m, const Meeting& meeting) {
+        const std::uint64_t now = running_.back() >> clock_shift;
+        running_.pop_back();
+        const std::vector<std::uint32_t>& known = job_.members_[m].process.places.of_job;
+        const std::uint32_t place = meeting.place < known.size() ? known[meeting.place] : nowhere;
+        const auto process = static_cast<std::uint32_t>(m);
+        if (meeting.comes)
+            places_.come(process, place, meeting.turn,
+                         [&](std::uint32_t other) { go_on(other, now); });
+        if (!meeting.waits || places_.pass(process, place, meeting.turn))
+            return go_on(process, now + 1);
+        waits_since_.resize(sources_.size());
+        waits_since_[m] = now;
+    }
+
+    // It has waited until the process that it waited for had moved so many lines.
+    void go_on(std::uint32_t process, std::uint64_t lines) {
+        if (process < waits_since_.size())
+            lines = std::max(lines, std::exchange(waits_since_[process], 0));
+        running_.push_back(lines << clock_shift | process);
         std::push_heap(running_.begin(), running_.end(), std::greater<>());
     }
 
@@ -293,8 +331,10 @@ class Job::Merged final : public Cursor {
     std::vector<Source> sources_;
     // A heap of clocks, the least first: lines moved since the last meeting, and the process.
     std::vector<std::uint64_t> running_;
-    std::vector<std::uint64_t> waiting_;  // processes
-    std::uint32_t next_phase_ = none;     // that begins when all have come
+    std::vector<std::uint64_t> waiting_;  // processes, for all others
+    MeetingPlaces places_;
+    std::vector<std::uint64_t> waits_since_;  // [process] lines, while it waits at a place
+    std::uint32_t next_phase_ = none;         // that begins when all have come
     std::vector<Op> batch_;
 };
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/accesses/meeting_places.hpp"
 #include "core/accesses/program.hpp"
 
 namespace pagelens {
@@ -19,12 +20,14 @@ struct Process {
     std::vector<std::uint32_t> phases;   // [phase]
     // [index of a page of the page cache] Processes that read the same file have the same pages.
     std::vector<std::uint32_t> files;
+    KnownPlaces places{};  // where it meets some of the others
 };
 
 // Between two meetings, the process that has moved the fewest lines goes on, so equal processes run
 // in lockstep. Processes meet where a phase begins, if the job has several phases: then all of them
 // must begin the same phases in the same order. They also meet where `meeting` processes do
-// (OpKind::meet); 0: nowhere. One that has ended keeps nobody waiting.
+// (OpKind::meet); 0: nowhere. Where an op has a packed Meeting, a process comes to a place or waits
+// for others there. One that has ended keeps nobody waiting.
 //
 // A page of a file that processes read, or write through a shared mapping, is one page of the job
 // if it has one address in each of them. It is translated as a page of the process that comes

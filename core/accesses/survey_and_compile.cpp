@@ -30,9 +30,9 @@ class Both {
         first_.phase(phase, thread);
         second_.phase(phase, thread);
     }
-    void meet(std::uint64_t processes, unsigned thread) {
-        first_.meet(processes, thread);
-        second_.meet(processes, thread);
+    void meet(std::uint64_t meeting, unsigned thread) {
+        first_.meet(meeting, thread);
+        second_.meet(meeting, thread);
     }
     void birth(ObjectIndex object, std::uint64_t address, std::uint64_t bytes) {
         first_.birth(object, address, bytes);

@@ -32,9 +32,9 @@ struct PageRange {
 // part, and what was done in it. A part has the same index in each of these.
 struct Rounds {
     std::vector<std::uint32_t> phases;  // that the part belongs to
-    // How many processes meet at its end, as a collective call of MPI lets them; 0: a phase begins,
-    // or the run ends.
-    std::vector<std::uint32_t> meeting;
+    // How many processes meet at its end, as a collective call of MPI lets them, or a packed
+    // Meeting of some processes; 0: a phase begins, or the run ends.
+    std::vector<std::uint64_t> meeting;
     std::vector<std::uint64_t> instructions, lines;  // as phase_instructions and phase_lines
 };
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <span>
 #include <unordered_map>
@@ -96,10 +95,7 @@ class Surveyor {
         result_.phase_order.push_back(phase);
     }
 
-    void meet(std::uint64_t processes, unsigned) {
-        end_round(static_cast<std::uint32_t>(
-            std::min<std::uint64_t>(processes, std::numeric_limits<std::uint32_t>::max())));
-    }
+    void meet(std::uint64_t meeting, unsigned) { end_round(meeting); }
 
     void birth(ObjectIndex object, std::uint64_t address, std::uint64_t bytes) {
         death(address);
@@ -157,7 +153,7 @@ class Surveyor {
     }
 
   private:
-    void end_round(std::uint32_t meeting) {
+    void end_round(std::uint64_t meeting) {
         Rounds& rounds = result_.rounds;
         rounds.phases.push_back(phase_);
         rounds.meeting.push_back(meeting);

@@ -84,6 +84,12 @@ inline constexpr unsigned file_bits = 36;  // of the number of a page in its fil
 // the program writes there goes to the file's page.
 inline constexpr std::uint64_t shared_mapping = std::uint64_t{1} << 63;
 
+// A place where some ranks of a job meet (meeting.hpp). All of them give it the same name.
+struct PlaceDefinition {
+    std::uint64_t id = 0;  // below 2^32
+    std::string name;
+};
+
 enum class RegionKind : std::uint8_t { heap, stack };  // heap: the brk area
 
 // Memory without a call site. A later region wins over an earlier one where they overlap.
@@ -177,7 +183,8 @@ enum class Tag : std::uint8_t {
     instruction_sample,
     file,  // definitions
     bound,
-    rank,  // header
+    rank,   // header
+    place,  // definitions
 };
 
 }  // namespace pagelens

@@ -294,7 +294,7 @@ bool TraceReader::take_fields(ChunkType type, std::span<const std::uint8_t> payl
 
 // An unknown tag is of a later version that only added it.
 bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> body) {
-    if (tag > static_cast<std::uint64_t>(Tag::rank)) return true;
+    if (tag > static_cast<std::uint64_t>(Tag::place)) return true;
     const bool of_summary =
         static_cast<Tag>(tag) >= Tag::instructions && static_cast<Tag>(tag) <= Tag::exit_status;
     if (of_summary && !summary_) return false;
@@ -342,6 +342,11 @@ bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> bo
         case Tag::phase: {
             const std::uint64_t id = from.varint();
             phases_.push_back({id, text(from)});
+            break;
+        }
+        case Tag::place: {
+            const std::uint64_t id = from.varint();
+            places_.push_back({id, text(from)});
             break;
         }
         case Tag::region: {

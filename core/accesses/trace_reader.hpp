@@ -94,6 +94,7 @@ class TraceReader {
     [[nodiscard]] const std::vector<CallSiteDefinition>& call_sites() const { return call_sites_; }
     [[nodiscard]] const std::vector<PhaseDefinition>& phases() const { return phases_; }
     [[nodiscard]] const std::vector<FileDefinition>& files() const { return files_; }
+    [[nodiscard]] const std::vector<PlaceDefinition>& places() const { return places_; }
     [[nodiscard]] const std::vector<RegionDefinition>& regions() const { return regions_; }
     // Is empty if the tracer took no samples.
     [[nodiscard]] const std::vector<CodeBlockDefinition>& code_blocks() const {
@@ -128,6 +129,7 @@ class TraceReader {
     std::vector<CallSiteDefinition> call_sites_;
     std::vector<PhaseDefinition> phases_;
     std::vector<FileDefinition> files_;
+    std::vector<PlaceDefinition> places_;
     std::vector<RegionDefinition> regions_;
     std::vector<CodeBlockDefinition> code_blocks_;
     std::vector<InstructionSample> samples_;

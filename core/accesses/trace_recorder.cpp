@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/accesses/meeting.hpp"
 #include "core/accesses/trace_reader.hpp"
 
 namespace pagelens {
@@ -273,6 +274,21 @@ void TraceRecorder::go_on(std::uint32_t id) {
     thread.put(Event{EventKind::wait, 0, thread.instructions,
                      static_cast<std::uint64_t>(WaitKind::ended)});
     thread.waits = false;
+}
+
+void TraceRecorder::meet(std::uint32_t id, std::string_view name, std::uint32_t turn, bool comes,
+                         bool waits) {
+    check_length(name);
+    if (turn >= turns_limit)
+        throw std::invalid_argument("turn: " + std::to_string(turn) + " is not below " +
+                                    std::to_string(turns_limit));
+    const auto locked = lock();
+    Thread& thread = this->thread(id);
+    if (!thread.waits) throw std::invalid_argument("meet: the thread does not wait; call wait");
+    const auto [place, is_new] = places_.try_emplace(std::string(name), places_.size() + 1);
+    if (is_new) writer_->define(PlaceDefinition{place->second, place->first});
+    const Meeting meeting{comes, waits, static_cast<std::uint32_t>(place->second), turn};
+    thread.put(Event{EventKind::wait, 0, thread.instructions, packed(meeting)});
 }
 
 void TraceRecorder::warn(std::string_view text) {

@@ -76,6 +76,10 @@ class TraceRecorder {
     // none of so many processes goes on before all have come, they meet; otherwise it is 0.
     void wait(std::uint32_t thread, std::uint32_t processes);
     void go_on(std::uint32_t thread);
+    // While it waits: the process comes to the place of that name, or waits there for all others
+    // that come, or both. Turns count from 0 on.
+    void meet(std::uint32_t thread, std::string_view place, std::uint32_t turn, bool comes,
+              bool waits);
 
     // Shown to those who read the trace.
     void warn(std::string_view text);
@@ -107,6 +111,7 @@ class TraceRecorder {
     Numbers sites_;
     Numbers files_;
     Numbers phases_;
+    Numbers places_;
     std::uint64_t syncs_ = 0;
 };
 

@@ -46,7 +46,8 @@ struct TracedPage {
 //   phase(phase, thread)
 //   birth(object, address, bytes), death(address)
 //   blocks_gone(first page, count)                             unmapped, with all blocks in them
-//   meet(processes, thread)                                    so many processes meet here
+//   meet(meeting, thread)                                      so many processes meet here, or
+//                                                              some do (a packed Meeting)
 //   progress(thread, instructions)                             executed since the last call, but
 //                                                              for those of waiting for others
 class TraceWalk {

@@ -184,6 +184,12 @@ void TraceWriter::define(const FileDefinition& file) {
     add_definition(Tag::file, varint_body({file.number, file.device, file.inode}));
 }
 
+void TraceWriter::define(const PlaceDefinition& place) {
+    Bytes body = varint_body({place.id});
+    append_text(body, place.name);
+    add_definition(Tag::place, body);
+}
+
 void TraceWriter::define(const PhaseDefinition& phase) {
     Bytes body = varint_body({phase.id});
     append_text(body, phase.name);

@@ -77,6 +77,7 @@ class TraceWriter {
     void define(const CallSiteDefinition& site);
     void define(const PhaseDefinition& phase);
     void define(const FileDefinition& file);
+    void define(const PlaceDefinition& place);
     void define(const RegionDefinition& region);
     void define(const CodeBlockDefinition& block);
     void define(const InstructionSample& sample);

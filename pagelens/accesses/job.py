@@ -16,9 +16,10 @@ from functools import cached_property
 import numpy as np
 
 from pagelens import _core
-from pagelens._core import Program
+from pagelens._core import Program, RankPaths
 from pagelens.accesses.rank_binding import binding_notes, parse_binding
-from pagelens.accesses.rank_rounds import common_rounds, rank_load
+from pagelens.accesses.rank_meetings import NOWHERE, united_places, waits
+from pagelens.accesses.rank_rounds import Floats, common_rounds, rank_load, waiting_paths
 from pagelens.accesses.sampled_code import SPACE_PAGE_BITS, SampledCode, decode_samples
 from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import KERNEL, Cut, ObjectInfo, Timeline, Workload
@@ -64,7 +65,13 @@ class JobWorkload(Workload):
         self.digest = hashlib.sha256(repr([trace.digest for trace in self._of_rank]).encode()).hexdigest()
         self.in_step = len({tuple(_regions_in_order(trace)) for trace in self.traces}) == 1
         self.phases = self.traces[0].phases if self.in_step else [self.traces[0].phases[0]]
-        self._rounds = common_rounds([(trace.survey.rounds, self._phases_of(trace)) for trace in self.traces])
+        self._parts = [trace.survey.rounds for trace in self.traces]
+        self._rounds = common_rounds(
+            [(parts, self._phases_of(trace)) for parts, trace in zip(self._parts, self.traces, strict=True)]
+        )
+        self._places = united_places(
+            [(parts[1], trace.trace.places) for parts, trace in zip(self._parts, self.traces, strict=True)]
+        )
         self.objects, self._object_numbers = _united_objects(self.traces)
         self.large_blocks = [page for trace in self.traces for page in trace.large_blocks]
         self.threads = sum(trace.threads for trace in self._of_rank)
@@ -114,7 +121,11 @@ class JobWorkload(Workload):
         """How unevenly the ranks are busy in each phase: by instructions, and by lines past the filter."""
         threads = np.array([trace.threads for trace in self.traces], dtype=np.float64)
         copies = np.bincount(np.arange(self.processes) % len(self.traces))
-        return rank_load(self._rounds, len(self.phases), threads, copies)
+
+        def paths(instructions: Floats, lines: Floats) -> RankPaths:
+            return waiting_paths(self._rounds, self._parts, self._places, threads, instructions, lines)
+
+        return rank_load(self._rounds, len(self.phases), threads, copies, paths)
 
     def timeline(self, cut: Cut) -> Timeline:
         """Refuse, because the course of a run is that of one process."""
@@ -135,16 +146,24 @@ class JobWorkload(Workload):
             else trace.compile(machine, page_bits, offset_bytes, cancel)
             for trace in self.traces
         }
-        processes = {
-            id(trace): _core.Process(
-                programs[id(trace)],
-                self._object_numbers[number],
-                self._phases_of(trace),
-                self._file_numbers[number],
+        numbers = [place for known in self._places for place in known.of_job if place != NOWHERE]
+        count = 1 + max(numbers, default=0)
+        every = []
+        for rank, trace in enumerate(self._of_rank):
+            copy, number = divmod(rank, len(self.traces))
+            known = self._places[number]
+            # Copies wait for copies.
+            of_job = [place if place == NOWHERE else place + copy * count for place in known.of_job]
+            every.append(
+                _core.Process(
+                    programs[id(trace)],
+                    self._object_numbers[number],
+                    self._phases_of(trace),
+                    self._file_numbers[number],
+                    of_job,
+                    known.first_turns,
+                )
             )
-            for number, trace in enumerate(self.traces)
-        }
-        every = [processes[id(trace)] for trace in self._of_rank]
         return _core.job_of(every, len(self.objects), len(self.phases), self._rounds.meeting)
 
     def _phases_of(self, trace: TraceWorkload) -> list[int]:
@@ -174,8 +193,14 @@ class JobWorkload(Workload):
             where.append("where a region begins or ends")
         if not self.in_step:
             found.append("The ranks pass through different regions, so only the whole run can be explained.")
-        if where:
+        waited = sum(waits(parts[1]) for parts in self._parts) if self._rounds.has_waits.any() else 0
+        some = f"wait {waited:,} times for messages and for some of the others in collective calls"
+        if where and waited:
+            found.append(f"Ranks are taken to meet {' and '.join(where)}, and to {some}.")
+        elif where:
             found.append(f"Ranks are taken to meet {' and '.join(where)}, and to run freely between.")
+        elif waited:
+            found.append(f"Ranks are taken to {some}, and to run freely between.")
         elif self.in_step:
             found.append(
                 "Ranks are taken to run freely side by side, because no regions are marked and the traces "

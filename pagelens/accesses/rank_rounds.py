@@ -1,17 +1,23 @@
 """Divides the run of a job into rounds: what its ranks do between two moments at which all of them meet."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens._core import LEFT_OUT, RankPaths, RankSegments
+from pagelens.accesses.rank_meetings import RankPlaces, of_all, of_some
 from pagelens.machine.rank_load import RankLoad
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.uint64]
-# Of `Survey.rounds`: the phase of each round, how many processes meet at its end, instructions, lines.
-RoundsOfTrace = tuple[NDArray[np.uint32], NDArray[np.uint32], Counts, Counts]
+# Of `Survey.rounds`: the phase of each part, what ends it, instructions, lines. A part ends where so many
+# processes meet, or with a packed meeting of some (core/accesses/meeting.hpp).
+RoundsOfTrace = tuple[NDArray[np.uint32], Counts, Counts, Counts]
+
+# The longest path may be so much longer than the one that is taken, for some costs of lines.
+PATH_TOLERANCE = 1e-4
 
 _MET = -1  # at the end of a round, where the next phase would stand
 
@@ -25,6 +31,9 @@ class CommonRounds:
     phases: NDArray[np.int64]  # [round] the job's phase
     instructions: Floats  # [round, trace]
     lines: Floats  # [round, trace] past the tracer's filter
+    of_parts: list[NDArray[np.uint32]]  # [trace] the round of each part
+    # [round] whether ranks wait for some of the others in it
+    has_waits: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
 
 def common_rounds(traces: Sequence[tuple[RoundsOfTrace, Sequence[int]]]) -> CommonRounds:
@@ -34,7 +43,7 @@ def common_rounds(traces: Sequence[tuple[RoundsOfTrace, Sequence[int]]]) -> Comm
     traces. They also meet where a phase begins. A rank that ends early keeps nobody waiting. If the ranks
     come to different phases and meetings, they meet at phases alone, which the caller has compared.
     """
-    most = max(int(rounds[1].max(initial=0)) for rounds, _ in traces)
+    most = max(int(of_all(rounds[1]).max(initial=0)) for rounds, _ in traces)
     for meeting in [most, 0] if most >= max(2, len(traces)) else [0]:
         cut = [_cut(rounds, phases, meeting) for rounds, phases in traces]
         longest = max((ends for ends, *_ in cut), key=len)
@@ -42,35 +51,98 @@ def common_rounds(traces: Sequence[tuple[RoundsOfTrace, Sequence[int]]]) -> Comm
             break
     shape = len(longest) + 1, len(traces)
     instructions, lines = np.zeros(shape), np.zeros(shape)
-    for number, (_, executed, moved) in enumerate(cut):
+    has_waits = np.zeros(shape[0], dtype=np.bool_)
+    for number, (_, of_parts, executed, moved) in enumerate(cut):
         instructions[: len(executed), number] = executed
         lines[: len(moved), number] = moved
+        has_waits[of_parts[of_some(traces[number][0][1])]] = True
     # A round that a meeting ends is followed by one of the same phase.
     phases = np.zeros(shape[0], dtype=np.int64)
     for place, end in enumerate(longest.tolist()):
         phases[place + 1] = phases[place] if end == _MET else end
-    return CommonRounds(meeting, int((longest == _MET).sum()), phases, instructions, lines)
+    met = int((longest == _MET).sum())
+    of_all_parts = [of_parts for _, of_parts, *_ in cut]
+    return CommonRounds(meeting, met, phases, instructions, lines, of_all_parts, has_waits)
 
 
-def rank_load(rounds: CommonRounds, phases: int, threads: Floats, copies: NDArray[np.int64]) -> RankLoad:
+def rank_load(
+    rounds: CommonRounds,
+    phases: int,
+    threads: Floats,
+    copies: NDArray[np.int64],
+    paths: Callable[[Floats, Floats], RankPaths] | None = None,
+) -> RankLoad:
     """Return the load of a job whose traces have so many threads and stand for so many ranks.
 
     Rounds in which one rank has the most instructions and the most lines are added up, by rank. Whatever a
-    line costs, that rank decides in all of them.
+    line costs, that rank decides in all of them. Rounds in which ranks wait for some of the others take as
+    long as the longest of `paths`, which is given the instructions and lines [phase] of a mean core.
     """
-    numbers = range(phases)
-    instructions, lines = (
-        _of_mean_core([counts[rounds.phases == phase] for phase in numbers], threads, copies)
+    of_phases = [rounds.phases == phase for phase in range(phases)]
+    means = [
+        np.array([_of_core(counts[of_phase], threads, copies) for of_phase in of_phases])
         for counts in (rounds.instructions, rounds.lines)
+    ]
+    instructions, lines = (
+        [
+            _of_mean_core(counts[of_phase], threads, mean)
+            for of_phase, mean in zip(of_phases, of_mean, strict=True)
+        ]
+        for counts, of_mean in zip((rounds.instructions, rounds.lines), means, strict=True)
     )
-    merged = [_merged(*of_phase) for of_phase in zip(instructions, lines, strict=True)]
+    of_ranks = paths(*means) if paths is not None and rounds.has_waits.any() else None
+    merged = []
+    for phase, of_phase in enumerate(of_phases):
+        has_waits = rounds.has_waits[of_phase]
+        each = _merged(instructions[phase][~has_waits], lines[phase][~has_waits])
+        if of_ranks is not None and has_waits.any():
+            # In a phase without instructions or without lines, all ranks are alike.
+            alike = [has_waits.mean() if of_mean[phase] == 0 else 0.0 for of_mean in means]
+            longest = np.array(of_ranks.longest(phase, PATH_TOLERANCE)).T
+            each = _with_round(each[0], longest[0] + alike[0]), _with_round(each[1], longest[1] + alike[1])
+        merged.append(each)
     return RankLoad([of_phase[0] for of_phase in merged], [of_phase[1] for of_phase in merged])
+
+
+def waiting_paths(
+    rounds: CommonRounds,
+    parts: Sequence[RoundsOfTrace],
+    places: Sequence[RankPlaces],
+    threads: Floats,
+    instructions: Floats,
+    lines: Floats,
+) -> RankPaths:
+    """Return the paths through the rounds in which ranks wait for some of the others.
+
+    Their instructions and lines are multiples of those [phase] of a mean core.
+    """
+
+    def multiples(counts: Counts, phase: NDArray[np.int64], of_core: Floats, cores: float) -> Floats:
+        mean = of_core[phase]
+        return np.divide(counts / cores, mean, out=np.zeros(len(counts)), where=mean > 0)
+
+    ranks = []
+    for of_parts, (_, meetings, executed, moved), known, cores in zip(
+        rounds.of_parts, parts, places, threads, strict=True
+    ):
+        phase = rounds.phases[of_parts]
+        ranks.append(
+            RankSegments(
+                of_parts,
+                meetings,
+                multiples(executed, phase, instructions, cores),
+                multiples(moved, phase, lines, cores),
+                known.of_job,
+                known.first_turns,
+            )
+        )
+    return RankPaths(ranks, np.where(rounds.has_waits, rounds.phases, LEFT_OUT).astype(np.uint32))
 
 
 def _cut(
     rounds: RoundsOfTrace, phases: Sequence[int], meeting: int
-) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """Return what ends each common round but the last, and the instructions and lines of all of them.
+) -> tuple[NDArray[np.int64], NDArray[np.uint32], Floats, Floats]:
+    """Return what ends each common round but the last, the round of each part, and what the rounds have.
 
     A round ends with the number of the phase that begins, if it is another one, or with `_MET`.
     """
@@ -82,22 +154,31 @@ def _cut(
     first = np.flatnonzero(np.concatenate([[True], is_end]))
     return (
         ends[is_end],
+        np.concatenate([[0], np.cumsum(is_end)]).astype(np.uint32),
         np.add.reduceat(executed.astype(np.float64), first),
         np.add.reduceat(moved.astype(np.float64), first),
     )
 
 
-def _of_mean_core(counts: Sequence[Floats], threads: Floats, copies: NDArray[np.int64]) -> list[Floats]:
-    """Return the counts [phase] [round, trace] of a core of each rank, as multiples of the mean core's.
+def _of_core(counts: Floats, threads: Floats, copies: NDArray[np.int64]) -> float:
+    """Return the mean count of a core, given the counts [round, trace] of a phase."""
+    return float((counts.sum(axis=0) * copies).sum() / (threads * copies).sum())
+
+
+def _of_mean_core(counts: Floats, threads: Floats, mean: float) -> Floats:
+    """Return the counts [round, trace] of a core of each rank, as multiples of the mean core's.
 
     That core's count is of the whole phase. In a phase without any count, all ranks are alike.
     """
-    loads = []
-    for of_phase in counts:
-        mean = (of_phase.sum(axis=0) * copies).sum() / (threads * copies).sum()
-        alike = np.full_like(of_phase, 1 / max(1, len(of_phase)))
-        loads.append(of_phase / threads / mean if mean > 0 else alike)
-    return loads
+    return counts / threads / mean if mean > 0 else np.full_like(counts, 1 / max(1, len(counts)))
+
+
+def _with_round(loads: Floats, others: Floats) -> Floats:
+    """Add a round. It takes as long as the longest of these others, in place of the ranks."""
+    found = np.zeros((len(loads) + 1, max(loads.shape[1], len(others))))
+    found[:-1, : loads.shape[1]] = loads
+    found[-1, : len(others)] = others
+    return found
 
 
 def _merged(instructions: Floats, lines: Floats) -> tuple[Floats, Floats]:

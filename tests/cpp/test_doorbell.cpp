@@ -59,3 +59,18 @@ TEST_CASE("doorbell: a record is read at its guest address, and its region's nam
     CHECK(got.kind == PAGELENS_REGION_BEGIN);
     CHECK(pagelens::region_name(guest_base, got) == std::string(pagelens::max_region_name, 'x'));
 }
+
+TEST_CASE("a meeting is read from the record that announces it") {
+    const pagelens_meeting told = {7, 1, 0, "place"};
+    const auto record = [&](std::uint64_t bytes) {
+        return pagelens_record{PAGELENS_MEETING, reinterpret_cast<std::uint64_t>(&told), bytes};
+    };
+    const std::size_t before = offsetof(pagelens_meeting, place);
+    const pagelens::ToldMeeting got = pagelens::told_meeting(0, record(before + 5));
+    CHECK(got.turn == 7);
+    CHECK(got.comes);
+    CHECK_FALSE(got.waits);
+    CHECK(got.place == "place");
+    CHECK(pagelens::told_meeting(0, record(before)).place.empty());
+    CHECK(pagelens::told_meeting(0, record(1u << 30)).place.size() == sizeof told.place);
+}

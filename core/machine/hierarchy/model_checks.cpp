@@ -13,8 +13,8 @@
 namespace pagelens {
 namespace {
 
-constexpr std::uint64_t most_lines = 1ull << 30;  // of one cache: 64 GiB
-constexpr std::uint32_t most_slices = 256;        // a line's slice is a byte beside it
+constexpr std::uint64_t most_lines_of_cache = 1ull << 30;  // of one cache: 64 GiB
+constexpr std::uint32_t most_slices = 256;                 // a line's slice is a byte beside it
 static_assert(CacheGeometry::most_ways == CacheRows<false>::most_ways);
 
 }  // namespace
@@ -39,7 +39,7 @@ static void check(const CacheGeometry& cache, std::uint32_t slices, const std::s
             name + ": sets must be a power of two, not " + std::to_string(cache.sets));
     require(cache.ways >= 1 && cache.ways <= CacheGeometry::most_ways,
             name + ": ways must be 1 to 64, not " + std::to_string(cache.ways));
-    require(cache.lines() * slices <= most_lines, name + ": at most 2^30 lines");
+    require(cache.lines() * slices <= most_lines_of_cache, name + ": at most 2^30 lines");
     if (cache.fully_associative) {
         require(serves_fully_associative(cache.replacement),
                 name + ": a fully associative cache has replacement " + fully_associative_names());

@@ -1,0 +1,113 @@
+// Who has come to which place, and who waits there: for processes that are merged (job.cpp), and
+// for the time of their segments (rank_paths.cpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "core/accesses/meeting.hpp"
+
+namespace pagelens {
+
+inline constexpr std::uint32_t nowhere = ~0u;
+
+// What a process calls the places of a job.
+struct KnownPlaces {
+    std::vector<std::uint32_t> of_job;  // [place of the process]; nowhere: none
+    // [place of the process] the turn of its first coming; nowhere: it never comes. What others
+    // wait for before that happened before the trace began.
+    std::vector<std::uint32_t> first_turns;
+};
+
+class MeetingPlaces {
+  public:
+    // Processes that never come to a place, or have ended, keep nobody waiting there.
+    // Throws std::invalid_argument if two lists of a process differ in length.
+    explicit MeetingPlaces(std::span<const KnownPlaces* const> processes) {
+        for (const KnownPlaces* known : processes) {
+            if (known->of_job.size() != known->first_turns.size())
+                throw std::invalid_argument("places, first turns: one number for each place");
+            const auto process = static_cast<std::uint32_t>(places_of_.size());
+            places_of_.emplace_back();
+            for (std::size_t place = 0; place < known->of_job.size(); ++place) {
+                const std::uint32_t number = known->of_job[place];
+                if (number == nowhere || known->first_turns[place] == nowhere) continue;
+                if (number >= places_.size()) places_.resize(std::size_t{number} + 1);
+                places_[number].comers.push_back({process, known->first_turns[place]});
+                places_of_.back().push_back(number);
+            }
+        }
+    }
+
+    // A process does this turn. `go_on(process)` is called for all that waited for it alone.
+    template <class GoOn>
+    void come(std::uint32_t process, std::uint32_t place, std::uint32_t turn, const GoOn& go_on) {
+        if (place >= places_.size()) return;
+        for (Comer& comer : places_[place].comers)
+            if (comer.process == process) comer.turns = std::max(comer.turns, turn + 1);
+        let_go(places_[place], go_on);
+    }
+
+    template <class GoOn>
+    void end(std::uint32_t process, const GoOn& go_on) {
+        for (const std::uint32_t place : std::exchange(places_of_[process], {}))
+            come(process, place, nowhere - 1, go_on);
+    }
+
+    // Returns whether all have done this turn. If not, the process waits for them.
+    bool pass(std::uint32_t process, std::uint32_t place, std::uint32_t turn) {
+        if (place >= places_.size() || all_came(places_[place], turn)) return true;
+        places_[place].waiters.push_back({process, turn});
+        ++waiting_;
+        return false;
+    }
+
+    // Lets all go that wait; used where the records contradict each other, and nobody could go on.
+    template <class GoOn>
+    void let_all_go(const GoOn& go_on) {
+        waiting_ = 0;
+        for (Place& place : places_)
+            for (const Waiter& waiter : std::exchange(place.waiters, {})) go_on(waiter.process);
+    }
+
+    [[nodiscard]] std::size_t waiting() const { return waiting_; }
+
+  private:
+    struct Comer {
+        std::uint32_t process, turns;
+    };
+    struct Waiter {
+        std::uint32_t process, turn;
+    };
+    struct Place {
+        std::vector<Comer> comers;
+        std::vector<Waiter> waiters;
+    };
+
+    static bool all_came(const Place& place, std::uint32_t turn) {
+        return std::ranges::all_of(place.comers,
+                                   [turn](const Comer& comer) { return comer.turns > turn; });
+    }
+
+    template <class GoOn>
+    void let_go(Place& place, const GoOn& go_on) {
+        std::erase_if(place.waiters, [&](const Waiter& waiter) {
+            if (!all_came(place, waiter.turn)) return false;
+            --waiting_;
+            go_on(waiter.process);
+            return true;
+        });
+    }
+
+    std::vector<Place> places_;
+    std::vector<std::vector<std::uint32_t>> places_of_;  // [process] where it comes
+    std::size_t waiting_ = 0;
+};
+
+}  // namespace pagelens

@@ -1,0 +1,97 @@
+/*
+ * A handle of a communicator says nothing to another rank. So its name is made of its ranks, and of
+ * how many communicators with just these ranks were there before: their ranks make communicators
+ * together, so they agree on that number.
+ */
+#include "hooks/mpi_communicators.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { MOST_COMMUNICATORS = 1 << 12, MOST_GROUPS = 1 << 10, MOST_RANKS = 1 << 20 };
+
+struct group {
+    uint64_t hash;
+    int first, size; /* among `ranks` */
+    uint64_t communicators;
+};
+
+/* Pages that are never used cost nothing. */
+static struct mpi_communicator communicators[MOST_COMMUNICATORS]; /* size 0: not in use */
+static int communicators_end;                                     /* behind the last one used */
+static struct group groups[MOST_GROUPS];
+static int group_count;
+static int ranks[MOST_RANKS];
+static int rank_count;
+
+static uint64_t mix(uint64_t hash, uint64_t value) { /* FNV-1a, of words */
+    hash = (hash ^ value) * 0x100000001b3;
+    return hash ^ hash >> 29;
+}
+
+/* Returns the group of the ranks that were put behind the others; NULL: there is no room. */
+static struct group* group_of(int size) {
+    const int* const own = ranks + rank_count;
+    uint64_t hash = 0xcbf29ce484222325;
+    for (int i = 0; i < size; ++i) hash = mix(hash, (uint64_t)own[i]);
+    for (struct group* known = groups; known < groups + group_count; ++known)
+        if (known->hash == hash && known->size == size &&
+            memcmp(ranks + known->first, own, (size_t)size * sizeof *own) == 0)
+            return known;
+    if (group_count == MOST_GROUPS) return NULL;
+    struct group* const new = &groups[group_count++];
+    *new = (struct group){hash, rank_count, size, 0};
+    rank_count += size;
+    return new;
+}
+
+/* Asks MPI for the ranks of a communicator. Handles fill a long or its first half. */
+static struct group* ask_for_group(const struct mpi_library* mpi, long handle) {
+    int is_inter = 0, size = 0;
+    long own = 0, world = 0;
+    mpi->comm_test_inter(handle, (long)&is_inter, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    if (is_inter) return NULL;
+    mpi->comm_group(handle, (long)&own, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    mpi->comm_group(mpi->world, (long)&world, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    mpi->group_size(own, (long)&size, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    struct group* found = NULL;
+    if (size > 0 && rank_count + 2 * size <= MOST_RANKS) {
+        int* const of_world = ranks + rank_count;
+        int* const counted = of_world + size; /* is needed for this call alone */
+        for (int i = 0; i < size; ++i) counted[i] = i;
+        mpi->group_translate_ranks(own, size, (long)counted, world, (long)of_world, 0, 0, 0, 0, 0,
+                                   0, 0, 0);
+        found = group_of(size);
+    }
+    mpi->group_free((long)&own, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    mpi->group_free((long)&world, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    return found;
+}
+
+const struct mpi_communicator* mpi_communicator_of(const struct mpi_library* mpi, long handle) {
+    struct mpi_communicator* room = NULL;
+    if (handle == mpi->no_communicator) return NULL;
+    for (int i = 0; i < communicators_end; ++i) {
+        if (communicators[i].size == 0)
+            room = room ? room : &communicators[i];
+        else if (communicators[i].handle == handle)
+            return &communicators[i];
+    }
+    if (room == NULL) {
+        if (communicators_end == MOST_COMMUNICATORS) return NULL;
+        room = &communicators[communicators_end++];
+    }
+    struct group* const group = ask_for_group(mpi, handle);
+    if (group == NULL) return NULL;
+    int rank = 0;
+    mpi->comm_rank(handle, (long)&rank, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    *room = (struct mpi_communicator){handle, mix(group->hash, ++group->communicators),
+                                      ranks + group->first, group->size, rank};
+    return room;
+}
+
+void mpi_communicator_gone(long handle) {
+    for (int i = 0; i < communicators_end; ++i)
+        if (communicators[i].handle == handle) communicators[i].size = 0;
+}

@@ -1,0 +1,40 @@
+/* What mpi_messages.c has to know of the library of MPI that the program uses. */
+#ifndef PAGELENS_MPI_LIBRARY_H
+#define PAGELENS_MPI_LIBRARY_H
+
+#include <stdbool.h>
+
+/* A call takes at most so many arguments: those of MPI_Sendrecv, and Fortran's for the error. All
+ * are whole numbers or pointers, and so is the length of a file's name that Fortran adds. One that
+ * the caller did not pass is whatever lies on its stack. */
+enum { MPI_MOST_ARGUMENTS = 13 };
+typedef long mpi_function(long, long, long, long, long, long, long, long, long, long, long, long,
+                          long);
+enum mpi_language { MPI_C, MPI_FORTRAN };
+
+/* MPICH and all that share its binary interface have handles of the type int. Those of Open MPI are
+ * pointers. Fortran's are of the type int in both. */
+struct mpi_library {
+    bool has_pointers;
+    long world, no_communicator; /* MPI_COMM_WORLD, MPI_COMM_NULL */
+    int any_source;              /* the other negative ranks are MPI_PROC_NULL */
+    int status_bytes, source_at; /* of MPI_Status: size, place of MPI_SOURCE; then MPI_TAG */
+    mpi_function *comm_rank, *comm_test_inter, *comm_group, *comm_f2c;
+    mpi_function *group_size, *group_translate_ranks, *group_free;
+    const void* const* ignored[4]; /* pointers to Fortran's MPI_STATUS_IGNORE and the like */
+};
+
+/* Returns the library that the code at `from` calls, of which only the first is known in a process.
+ * Returns NULL if it is none of these two kinds. */
+const struct mpi_library* mpi_library(const void* from);
+
+/* Returns the handle to which an argument points. */
+long mpi_handle_at(const struct mpi_library* library, enum mpi_language language, long pointer);
+
+/* Returns the handle, as C has it, of a communicator that is an argument. */
+long mpi_communicator(const struct mpi_library* library, enum mpi_language language, long argument);
+
+/* Returns whether the program does not want this status. */
+bool mpi_is_ignored(const struct mpi_library* library, long status);
+
+#endif

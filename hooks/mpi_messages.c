@@ -1,0 +1,323 @@
+/*
+ * Messages with one communicator, sender, receiver and tag arrive in the order of their sends, and
+ * are given to the receives in the order in which those were posted (MPI 4.0, 3.5). So sends and
+ * receives count by themselves, and those with one number belong together. A receive from any
+ * source, or of any tag, counts when its status names them. If several of them that are under way
+ * get messages from one sender, and end in another order, their numbers are exchanged.
+ *
+ * A send is taken not to wait for its receiver.
+ */
+#include "hooks/mpi_meetings.h"
+
+#include <stddef.h>
+
+#include "hooks/mpi_requests.h"
+
+enum { ANY_TAG = -1 }; /* in both libraries */
+
+static const struct mpi_turn no_turn;
+
+/* --- messages --- */
+
+static struct mpi_turn sent(const struct mpi_communicator* its, int to, int tag) {
+    if (its == NULL || to < 0 || to >= its->size) return no_turn;
+    return (struct mpi_turn){its->name, its->ranks[its->own_rank], its->ranks[to], tag, 0};
+}
+
+static void send(const struct mpi_call* call, int to, int tag, int communicator_at) {
+    struct mpi_turn turn = sent(mpi_its_communicator(call, communicator_at), mpi_number(call, to),
+                                mpi_number(call, tag));
+    mpi_next_turn(&turn, MPI_COMES);
+    mpi_tell(&turn, true, false);
+}
+
+static struct mpi_receive received(const struct mpi_call* call, const struct mpi_communicator* its,
+                                   int from, int tag) {
+    struct mpi_receive receive = {.turn = no_turn};
+    if (its == NULL) return receive;
+    const bool from_any = from == call->library->any_source;
+    if (!from_any && (from < 0 || from >= its->size)) return receive;
+    receive.turn = (struct mpi_turn){its->name, from_any ? -1 : its->ranks[from],
+                                     its->ranks[its->own_rank], tag, 0};
+    receive.ranks = its->ranks;
+    receive.size = its->size;
+    receive.is_any = from_any || tag == ANY_TAG;
+    return receive;
+}
+
+/* Numbers a receive when it is posted, if that is possible. */
+static void post(struct mpi_receive* receive) {
+    if (!receive->is_any) mpi_next_turn(&receive->turn, MPI_WAITS);
+}
+
+static struct mpi_receive posted(const struct mpi_call* call, int from, int tag,
+                                 int communicator_at) {
+    struct mpi_receive receive = received(call, mpi_its_communicator(call, communicator_at),
+                                          mpi_number(call, from), mpi_number(call, tag));
+    post(&receive);
+    return receive;
+}
+
+/* A receive from any source is over. */
+static void end_any(const struct mpi_call* call, struct mpi_receive receive, long status) {
+    const int* const source =
+        (const int*)(status + call->library->source_at); /* and the tag behind it */
+    if (source[0] < 0 || source[0] >= receive.size || source[1] < 0) return; /* cancelled */
+    receive.turn.from = receive.ranks[source[0]];
+    receive.turn.tag = source[1];
+    mpi_next_turn(&receive.turn, MPI_WAITS);
+    mpi_tell(&receive.turn, false, true);
+}
+
+/* Lets the library write statuses that the program does not want, if any source is allowed. */
+static void want_statuses(struct mpi_call* call, int place, bool are_needed) {
+    long* const statuses = &call->arguments[call->first + place];
+    if (are_needed && mpi_is_ignored(call->library, *statuses) && call->count <= MPI_MOST_KEPT)
+        *statuses = (long)call->own_statuses;
+    call->statuses = mpi_is_ignored(call->library, *statuses) ? 0 : *statuses;
+}
+
+static void begin_receive(struct mpi_call* call, const struct mpi_receive* receive, int status) {
+    call->receive = *receive;
+    call->count = 1;
+    want_statuses(call, status, receive->is_any);
+    if (!receive->is_any) mpi_tell(&receive->turn, false, true);
+}
+
+static void end_receive(struct mpi_call* call) {
+    if (call->receive.is_any && call->statuses) end_any(call, call->receive, call->statuses);
+}
+
+static void before_send(struct mpi_call* call) { send(call, 0, 1, 2); }
+
+static void before_receive(struct mpi_call* call) {
+    const struct mpi_receive receive = posted(call, 0, 1, 2);
+    begin_receive(call, &receive, 3);
+}
+
+static void before_both(struct mpi_call* call) { /* counted from the communicator on */
+    send(call, -7, -6, 0);
+    const struct mpi_receive receive = posted(call, -2, -1, 0);
+    begin_receive(call, &receive, 1);
+}
+
+static void before_replace(struct mpi_call* call) {
+    send(call, 0, 1, 4);
+    const struct mpi_receive receive = posted(call, 2, 3, 4);
+    begin_receive(call, &receive, 5);
+}
+
+static void before_probe(struct mpi_call* call) {
+    const struct mpi_receive receive = posted(call, 0, 1, 2);
+    begin_receive(call, &receive, 4);
+}
+
+/* It takes a message only if there is one, and that is known afterwards. */
+static void before_try(struct mpi_call* call) {
+    call->receive =
+        received(call, mpi_its_communicator(call, 2), mpi_number(call, 0), mpi_number(call, 1));
+    call->count = 1;
+    want_statuses(call, 5, true);
+}
+
+static void after_try(struct mpi_call* call) {
+    if (*(const int*)mpi_argument(call, 3) && call->receive.turn.communicator && call->statuses)
+        end_any(call, call->receive, call->statuses);
+}
+
+/* --- requests --- */
+
+static void after_starting_send(struct mpi_call* call) {
+    mpi_remove_request(mpi_pointed_handle(call, 3));
+}
+
+static void after_making_send(struct mpi_call* call) {
+    const struct mpi_request made = {
+        .handle = mpi_pointed_handle(call, 3),
+        .kind = MPI_SEND,
+        .is_persistent = true,
+        .receive.turn =
+            sent(mpi_its_communicator(call, 2), mpi_number(call, 0), mpi_number(call, 1))};
+    mpi_add_request(&made);
+}
+
+static void before_starting_receive(struct mpi_call* call) {
+    call->receive = posted(call, 0, 1, 2);
+}
+
+static void after_starting_receive(struct mpi_call* call) {
+    const struct mpi_request made = {.handle = mpi_pointed_handle(call, 3),
+                                     .kind = MPI_RECEIVE,
+                                     .is_active = true,
+                                     .receive = call->receive};
+    mpi_add_request(&made);
+}
+
+static void after_making_receive(struct mpi_call* call) {
+    const struct mpi_request made = {.handle = mpi_pointed_handle(call, 3),
+                                     .kind = MPI_RECEIVE,
+                                     .is_persistent = true,
+                                     .receive = received(call, mpi_its_communicator(call, 2),
+                                                         mpi_number(call, 0), mpi_number(call, 1))};
+    mpi_add_request(&made);
+}
+
+static void start(struct mpi_request* request) {
+    if (request == NULL || !request->is_persistent) return;
+    if (request->kind == MPI_SEND) {
+        mpi_next_turn(&request->receive.turn, MPI_COMES);
+        mpi_tell(&request->receive.turn, true, false);
+    } else {
+        post(&request->receive);
+        request->is_active = true;
+        request->is_told = false;
+    }
+}
+
+static long request_of_array(const struct mpi_call* call, long array, long place) {
+    const bool has_pointers = call->library->has_pointers && call->language == MPI_C;
+    const long bytes = has_pointers ? (long)sizeof(long) : (long)sizeof(int);
+    return mpi_handle_at(call->library, call->language, array + place * bytes);
+}
+
+static void before_start(struct mpi_call* call) {
+    start(mpi_find_request(mpi_pointed_handle(call, 0)));
+}
+
+static void before_start_all(struct mpi_call* call) {
+    for (long i = 0; i < mpi_number(call, 0); ++i)
+        start(mpi_find_request(request_of_array(call, mpi_argument(call, 1), i)));
+}
+
+static void before_free(struct mpi_call* call) { mpi_remove_request(mpi_pointed_handle(call, 0)); }
+
+static void before_cancel(struct mpi_call* call) {
+    struct mpi_request* const request = mpi_find_request(mpi_pointed_handle(call, 0));
+    if (request == NULL || request->kind != MPI_RECEIVE || request->receive.is_any) return;
+    mpi_take_back(&request->receive.turn);
+    request->is_told = true; /* it waits for nobody now */
+}
+
+static bool is_under_way(const struct mpi_request* request) {
+    return request != NULL && request->is_active && !request->is_told;
+}
+
+/* Keeps what the call will clear. */
+static void begin_requests(struct mpi_call* call, long count, long array, int statuses) {
+    bool is_any = false;
+    call->count = count;
+    for (long i = 0; i < count; ++i) {
+        const long handle = request_of_array(call, array, i);
+        const struct mpi_request* const request = mpi_find_request(handle);
+        if (i < MPI_MOST_KEPT) call->handles[i] = handle;
+        is_any = is_any || (is_under_way(request) && request->receive.is_any);
+    }
+    want_statuses(call, statuses, is_any);
+}
+
+/* Tells at once of what the call will wait for in any case. */
+static void wait_for_all(const struct mpi_call* call, long array) {
+    for (long i = 0; i < call->count; ++i) {
+        const long handle = request_of_array(call, array, i);
+        struct mpi_request* const request = mpi_find_request(handle);
+        if (!is_under_way(request)) continue;
+        if (!request->receive.is_any) {
+            mpi_tell(&request->receive.turn, false, true);
+            request->is_told = true;
+        }
+        if (i >= MPI_MOST_KEPT) {
+            request->is_active = false;
+            if (!request->is_persistent) mpi_remove_request(handle);
+        }
+    }
+}
+
+static void end_request(const struct mpi_call* call, long place, long status_place) {
+    if (place < 0 || place >= call->count || place >= MPI_MOST_KEPT) return;
+    struct mpi_request* const request = mpi_find_request(call->handles[place]);
+    if (request == NULL) return;
+    if (is_under_way(request)) {
+        if (!request->receive.is_any)
+            mpi_tell(&request->receive.turn, false, true);
+        else if (call->statuses)
+            end_any(call, request->receive,
+                    call->statuses + status_place * call->library->status_bytes);
+    }
+    request->is_active = false;
+    if (!request->is_persistent) mpi_remove_request(call->handles[place]);
+}
+
+static void end_all(struct mpi_call* call) {
+    for (long i = 0; i < call->count; ++i) end_request(call, i, i);
+}
+
+static int at(const struct mpi_call* call, int place) {
+    return *(const int*)mpi_argument(call, place);
+}
+
+/* Fortran counts from 1 on. No index is a negative number or less than that. */
+static long index_in(const struct mpi_call* call, int value) {
+    return call->language == MPI_C ? value : value - 1;
+}
+
+static void before_wait(struct mpi_call* call) {
+    begin_requests(call, 1, mpi_argument(call, 0), 1);
+    wait_for_all(call, mpi_argument(call, 0));
+}
+static void before_wait_all(struct mpi_call* call) {
+    begin_requests(call, mpi_number(call, 0), mpi_argument(call, 1), 2);
+    wait_for_all(call, mpi_argument(call, 1));
+}
+static void before_wait_any(struct mpi_call* call) {
+    begin_requests(call, mpi_number(call, 0), mpi_argument(call, 1), 3);
+}
+static void after_wait_any(struct mpi_call* call) {
+    end_request(call, index_in(call, at(call, 2)), 0);
+}
+static void before_wait_some(struct mpi_call* call) {
+    begin_requests(call, mpi_number(call, 0), mpi_argument(call, 1), 4);
+}
+static void after_wait_some(struct mpi_call* call) {
+    const int* const indices = (const int*)mpi_argument(call, 3);
+    for (int i = 0; i < at(call, 2); ++i) end_request(call, index_in(call, indices[i]), i);
+}
+static void before_test(struct mpi_call* call) {
+    begin_requests(call, 1, mpi_argument(call, 0), 2);
+}
+static void after_test(struct mpi_call* call) {
+    if (at(call, 1)) end_request(call, 0, 0);
+}
+static void before_test_all(struct mpi_call* call) {
+    begin_requests(call, mpi_number(call, 0), mpi_argument(call, 1), 3);
+}
+static void after_test_all(struct mpi_call* call) {
+    if (at(call, 2)) end_all(call);
+}
+static void before_test_any(struct mpi_call* call) {
+    begin_requests(call, mpi_number(call, 0), mpi_argument(call, 1), 4);
+}
+static void after_test_any(struct mpi_call* call) {
+    if (at(call, 3)) end_request(call, index_in(call, at(call, 2)), 0);
+}
+
+const struct mpi_role mpi_sends = {before_send, NULL};
+const struct mpi_role mpi_starts_send = {before_send, after_starting_send};
+const struct mpi_role mpi_makes_send = {NULL, after_making_send};
+const struct mpi_role mpi_receives = {before_receive, end_receive};
+const struct mpi_role mpi_starts_receive = {before_starting_receive, after_starting_receive};
+const struct mpi_role mpi_makes_receive = {NULL, after_making_receive};
+const struct mpi_role mpi_sends_and_receives = {before_both, end_receive};
+const struct mpi_role mpi_replaces = {before_replace, end_receive};
+const struct mpi_role mpi_probes = {before_probe, end_receive};
+const struct mpi_role mpi_tries_to_probe = {before_try, after_try};
+const struct mpi_role mpi_starts = {before_start, NULL};
+const struct mpi_role mpi_starts_all = {before_start_all, NULL};
+const struct mpi_role mpi_frees_request = {before_free, NULL};
+const struct mpi_role mpi_cancels = {before_cancel, NULL};
+const struct mpi_role mpi_waits = {before_wait, end_all};
+const struct mpi_role mpi_waits_for_all = {before_wait_all, end_all};
+const struct mpi_role mpi_waits_for_any = {before_wait_any, after_wait_any};
+const struct mpi_role mpi_waits_for_some = {before_wait_some, after_wait_some};
+const struct mpi_role mpi_tests = {before_test, after_test};
+const struct mpi_role mpi_tests_all = {before_test_all, after_test_all};
+const struct mpi_role mpi_tests_any = {before_test_any, after_test_any};

@@ -1,0 +1,63 @@
+#include "hooks/mpi_turns.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "hooks/pagelens.h"
+
+enum { PLACES = 1 << 15, MOST_TURNS = PLACES / 4 * 3 };
+
+/* A table with open addressing. Pages that are never used cost nothing. */
+static struct counter {
+    struct mpi_turn next; /* its communicator is 0 where the place is free */
+    enum mpi_direction direction;
+} counters[PLACES];
+static unsigned used;
+
+static struct counter* counter_of(const struct mpi_turn* turn, enum mpi_direction direction) {
+    const uint64_t ranks = (uint64_t)(uint32_t)turn->from << 32 | (uint32_t)turn->to;
+    uint64_t hash = turn->communicator ^ ranks * 0x9e3779b97f4a7c15;
+    hash = (hash ^ hash >> 31 ^ (uint32_t)turn->tag) * 0xbf58476d1ce4e5b9 + direction;
+    for (uint64_t place = (hash ^ hash >> 32) % PLACES;; place = (place + 1) % PLACES) {
+        struct counter* const counter = &counters[place];
+        if (counter->next.communicator == 0) return counter;
+        if (counter->next.communicator == turn->communicator && counter->next.from == turn->from &&
+            counter->next.to == turn->to && counter->next.tag == turn->tag &&
+            counter->direction == direction)
+            return counter;
+    }
+}
+
+void mpi_next_turn(struct mpi_turn* turn, enum mpi_direction direction) {
+    if (turn->communicator == 0) return;
+    struct counter* const counter = counter_of(turn, direction);
+    if (counter->next.communicator == 0) {
+        if (used == MOST_TURNS) {
+            turn->communicator = 0;
+            return;
+        }
+        ++used;
+        counter->next = *turn;
+        counter->next.number = 0;
+        counter->direction = direction;
+    }
+    turn->number = counter->next.number++;
+}
+
+void mpi_take_back(const struct mpi_turn* turn) {
+    if (turn->communicator == 0) return;
+    struct counter* const counter = counter_of(turn, MPI_WAITS);
+    if (counter->next.number == turn->number + 1) --counter->next.number;
+}
+
+void mpi_tell(const struct mpi_turn* turn, bool comes, bool waits) {
+    if (turn->communicator == 0) return;
+    struct pagelens_meeting meeting = {turn->number, comes, waits, ""};
+    const int bytes =
+        snprintf(meeting.place, sizeof meeting.place, "%016llx %d %d %d",
+                 (unsigned long long)turn->communicator, turn->from, turn->to, turn->tag);
+    struct pagelens_record record = {PAGELENS_MEETING, (uintptr_t)&meeting,
+                                     offsetof(struct pagelens_meeting, place) + (size_t)bytes};
+    pagelens_ring(&record);
+}

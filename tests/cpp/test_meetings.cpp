@@ -1,0 +1,271 @@
+// Ranks that wait for some of the others: the order of their lines in a job, and the time of their
+// segments, for drawn programs and against a slow count.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "core/accesses/job.hpp"
+#include "core/accesses/rank_paths.hpp"
+#include "tests/cpp/reference_replay.hpp"
+
+using namespace pagelens;
+
+namespace {
+
+constexpr std::uint64_t meets_all = 3;  // the number of ranks
+
+// What a rank does up to a meeting.
+struct Part {
+    double instructions, lines;
+    std::uint64_t meeting;
+};
+using Ranks = std::vector<std::vector<Part>>;
+
+// Ranks that could do this: what one waits for, another one has begun with no knowledge of it.
+class Drawn {
+  public:
+    explicit Drawn(std::uint32_t seed) : engine_(seed) {
+        for (int step = 0; step < 40; ++step) {
+            switch (below(5)) {
+                case 0:
+                case 1:
+                    send(below(3), below(3), below(2));
+                    break;
+                case 2:
+                    receive();
+                    break;
+                case 3:
+                    collective(below(3));
+                    break;
+                default:
+                    if (below(4) == 0)
+                        for (std::uint32_t rank = 0; rank < 3; ++rank) add(rank, meets_all);
+            }
+        }
+        while (!sent_.empty()) receive();
+        for (std::uint32_t rank = 0; rank < 3; ++rank) add(rank, 0);
+    }
+
+    Ranks ranks{3};
+    std::vector<KnownPlaces> places{std::vector<KnownPlaces>(3, {{}, {}})};
+
+  private:
+    struct Message {
+        std::uint32_t to, place, turn;
+    };
+
+    std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(engine_() % n); }
+
+    void add(std::uint32_t rank, std::uint64_t meeting) {
+        ranks[rank].push_back({double(below(9)), double(below(9)), meeting});
+    }
+    void meet(std::uint32_t rank, const Meeting& meeting) {
+        auto& [of_job, first] = places[rank];
+        while (of_job.size() <= meeting.place) {
+            of_job.push_back(static_cast<std::uint32_t>(of_job.size()));
+            first.push_back(nowhere);
+        }
+        if (meeting.comes) first[meeting.place] = std::min(first[meeting.place], meeting.turn);
+        add(rank, packed(meeting));
+    }
+
+    void send(std::uint32_t from, std::uint32_t to, std::uint32_t tag) {
+        const std::uint32_t place = (from * 3 + to) * 2 + tag;
+        const std::uint32_t turn = turns_[place]++;
+        meet(from, {true, false, place, turn});
+        sent_.push_back({to, place, turn});
+    }
+    // Of a place, any of those that were sent may be received first.
+    void receive() {
+        if (sent_.empty()) return;
+        const auto one = sent_.begin() + below(static_cast<std::uint32_t>(sent_.size()));
+        meet(one->to, {false, true, one->place, one->turn});
+        sent_.erase(one);
+    }
+    // All but one rank, which each wait for each other, or one waits, or all wait for one.
+    void collective(std::uint32_t without) {
+        const std::uint32_t kind = below(3), place = 20 + without * 3 + kind;
+        const std::uint32_t turn = turns_[place]++;
+        bool is_first = true;
+        for (std::uint32_t rank = 0; rank < 3; ++rank) {
+            if (rank == without) continue;
+            const bool is_root = std::exchange(is_first, false);
+            meet(rank, {kind == 0 || (kind == 1) != is_root, kind == 0 || (kind == 1) == is_root,
+                        place, turn});
+        }
+    }
+
+    std::mt19937 engine_;
+    std::map<std::uint32_t, std::uint32_t> turns_;
+    std::vector<Message> sent_;
+};
+
+// When a part of a rank is over, and when the rank has waited at its end.
+struct Times {
+    double over, goes_on;
+};
+
+// Lets all ranks do their parts again and again, until no time changes.
+double slow_seconds(const Ranks& ranks, double a, double b) {
+    std::vector<std::vector<Times>> times;
+    for (const auto& parts : ranks) times.emplace_back(parts.size(), Times{0, 0});
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+            std::size_t met = 0;
+            for (std::size_t i = 0; i < ranks[rank].size(); ++i) {
+                const Part& part = ranks[rank][i];
+                const double begins = i == 0 ? 0 : times[rank][i - 1].goes_on;
+                Times now{begins + a * part.instructions + b * part.lines, 0};
+                now.goes_on = now.over;
+                met += part.meeting == meets_all;
+                for (std::size_t other = 0; other < ranks.size(); ++other) {
+                    std::size_t others_met = 0;
+                    for (std::size_t j = 0; j < ranks[other].size(); ++j) {
+                        const std::uint64_t its = ranks[other][j].meeting;
+                        others_met += its == meets_all;
+                        const bool all =
+                            part.meeting == meets_all && its == meets_all && met == others_met;
+                        const Meeting one = unpacked(part.meeting), two = unpacked(its);
+                        const bool some = is_of_some(part.meeting) && is_of_some(its) &&
+                                          one.waits && two.comes && one.place == two.place &&
+                                          one.turn == two.turn;
+                        if (all || some) now.goes_on = std::max(now.goes_on, times[other][j].over);
+                    }
+                }
+                changed = changed || now.goes_on != times[rank][i].goes_on;
+                times[rank][i] = now;
+            }
+        }
+    }
+    double last = 0;
+    for (const auto& of_rank : times) last = std::max(last, of_rank.back().goes_on);
+    return last;
+}
+
+RankPaths paths_of(const Drawn& drawn) {
+    std::vector<RankSegments> segments(3);
+    std::uint32_t rounds = 0;
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+        RankSegments& its = segments[rank];
+        its.places = drawn.places[rank];
+        rounds = 0;
+        for (const Part& part : drawn.ranks[rank]) {
+            its.rounds.push_back(rounds);
+            its.meetings.push_back(part.meeting);
+            its.instructions.push_back(part.instructions);
+            its.lines.push_back(part.lines);
+            rounds += part.meeting == meets_all;
+        }
+    }
+    return RankPaths(segments, std::vector<std::uint32_t>(rounds + 1, 0));
+}
+
+// Each part is as many fetches as it has lines, of a page that no other part has. Returns when each
+// part [rank][part] had its first and its last line in the job.
+struct Moments {
+    std::size_t first = ~std::size_t{0}, last = 0;
+};
+std::vector<std::vector<Moments>> order_in_job(const Drawn& drawn) {
+    std::vector<Process> processes;
+    std::vector<std::vector<Moments>> found;
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+        std::vector<Op> ops;
+        std::vector<VirtualPage> pages;
+        for (const Part& part : drawn.ranks[rank]) {
+            const auto page = static_cast<std::uint32_t>(pages.size());
+            for (int line = 0; line < part.lines; ++line)
+                ops.push_back(make_op(OpKind::fetch, page, 1));
+            if (part.meeting != 0) ops.push_back(make_op(OpKind::meet, 0, part.meeting));
+            pages.emplace_back(page);
+        }
+        found.emplace_back(pages.size());
+        Process process{
+            std::make_shared<reference::ListedProgram>(ops, pages, 1, 1, 1), {0}, {0}, {}};
+        process.places = drawn.places[rank];
+        processes.push_back(std::move(process));
+    }
+    const auto job = job_of(processes, 1, 1, meets_all);
+    std::size_t moment = 0;
+    for_each_op(*job, [&](const Op& op) {
+        const std::uint64_t page = job->pages()[op.page].raw() & ((1ull << space_shift) - 1);
+        Moments& its = found[op.thread][page];
+        its.first = std::min(its.first, ++moment);
+        its.last = moment;
+    });
+    return found;
+}
+
+}  // namespace
+
+TEST_CASE("the longest path through the segments of ranks is the time of a slow count") {
+    for (std::uint32_t seed = 0; seed < 100; ++seed) {
+        const Drawn drawn(seed);
+        const RankPaths paths = paths_of(drawn);
+        const auto longest = paths.longest(0, 0);
+        for (const auto& [a, b] : {std::pair{1.0, 0.0}, {0.0, 1.0}, {1.0, 1.0}, {3.0, 2.0}}) {
+            double found = 0;
+            for (const auto& [instructions, lines] : longest)
+                found = std::max(found, a * instructions + b * lines);
+            CHECK(found == doctest::Approx(slow_seconds(drawn.ranks, a, b)));
+        }
+    }
+}
+
+TEST_CASE("in a job, no rank goes on before all that it waits for have come") {
+    for (std::uint32_t seed = 0; seed < 100; ++seed) {
+        const Drawn drawn(seed);
+        const auto moments = order_in_job(drawn);
+        std::size_t lines = 0, expected = 0;
+        for (std::size_t rank = 0; rank < 3; ++rank) {
+            for (std::size_t i = 0; i < drawn.ranks[rank].size(); ++i) {
+                const Part& part = drawn.ranks[rank][i];
+                expected += static_cast<std::size_t>(part.lines);
+                lines = std::max(lines, moments[rank][i].last);
+                const Meeting wait = unpacked(part.meeting);
+                if (!is_of_some(part.meeting) || !wait.waits) continue;
+                for (std::size_t other = 0; other < 3; ++other) {
+                    for (std::size_t j = 0; j < drawn.ranks[other].size(); ++j) {
+                        const std::uint64_t its = drawn.ranks[other][j].meeting;
+                        const Meeting come = unpacked(its);
+                        if (!is_of_some(its) || !come.comes || come.place != wait.place ||
+                            come.turn != wait.turn)
+                            continue;
+                        for (std::size_t later = i + 1; later < moments[rank].size(); ++later)
+                            for (std::size_t before = 0; before <= j; ++before)
+                                if (other != rank)
+                                    CHECK(moments[rank][later].first > moments[other][before].last);
+                    }
+                }
+            }
+        }
+        CHECK(lines == expected);
+    }
+}
+
+TEST_CASE("ranks whose records contradict each other all come to their end") {
+    // Each waits for what the other one does later, and for a rank that ends early.
+    const auto rank = [](std::uint32_t own, std::uint32_t other) {
+        RankSegments segments{{0, 0, 0}, {}, {1, 2, 4}, {0, 0, 0}, {{0, 1}, {nowhere, nowhere}}};
+        segments.meetings = {packed({false, true, other, 5}), packed({true, false, own, 5}), 0};
+        segments.places.first_turns[own] = 0;
+        return segments;
+    };
+    const RankPaths paths(std::vector{rank(0, 1), rank(1, 0)}, std::vector<std::uint32_t>{0});
+    CHECK(paths.longest(0, 0).front() == RankPaths::Point{7, 0});
+}
+
+TEST_CASE("what was sent before the trace began is waited for by nobody") {
+    const RankSegments sender{{0, 0}, {packed({true, false, 0, 7}), 0}, {9, 0}, {0, 0}, {{0}, {7}}};
+    RankSegments receiver{{0, 0}, {0, 0}, {1, 1}, {0, 0}, {{0}, {nowhere}}};
+    const auto waits = [&](std::uint32_t turn) {
+        receiver.meetings[0] = packed({false, true, 0, turn});
+        const RankPaths paths(std::vector{sender, receiver}, std::vector<std::uint32_t>{0});
+        return paths.waits(0, 1, 0);
+    };
+    CHECK(waits(6) == std::vector<double>{0, 0, 7, 0});  // at the end, for the sender
+    CHECK(waits(7) == std::vector<double>{0, 1, 8, 0});  // for the message
+}

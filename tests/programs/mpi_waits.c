@@ -1,0 +1,104 @@
+/* Four ranks wait for some of the others in each way that MPI has, and each time for what is
+ * written beside the call. */
+#include <mpi.h>
+#include <stdio.h>
+
+enum { DOUBLES = 1 << 15 };
+
+static double array[DOUBLES], value = 1, got[2];
+static int rank, ranks, next, last;
+static MPI_Request requests[4];
+static MPI_Status status;
+
+static void work(void) {
+    for (int i = 1; i < DOUBLES; ++i) array[i] = 0.5 * array[i - 1] + array[i];
+}
+
+/* One rank works after the other. */
+static void chain(void) {
+    for (int step = 0; step < 4; ++step) {
+        const int from = step % 2 ? MPI_ANY_SOURCE : last, tag = step % 2 ? MPI_ANY_TAG : 3;
+        if (rank > 0)
+            MPI_Recv(&value, 1, MPI_DOUBLE, from, tag, MPI_COMM_WORLD,
+                     step < 2 ? &status : MPI_STATUS_IGNORE);
+        work();
+        if (rank + 1 < ranks) MPI_Send(&value, 1, MPI_DOUBLE, next, 3, MPI_COMM_WORLD);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+static void requests_of_both_neighbours(void) {
+    MPI_Irecv(&got[0], 1, MPI_DOUBLE, next, 4, MPI_COMM_WORLD, &requests[0]);
+    MPI_Irecv(&got[1], 1, MPI_DOUBLE, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, &requests[1]);
+    MPI_Isend(&value, 1, MPI_DOUBLE, last, 4, MPI_COMM_WORLD, &requests[2]);
+    MPI_Isend(&value, 1, MPI_DOUBLE, next, 5, MPI_COMM_WORLD, &requests[3]);
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+}
+
+/* The second of two receives is waited for first. */
+static void out_of_order(void) {
+    int index, flag = 0;
+    for (int i = 0; i < 2; ++i)
+        MPI_Irecv(&got[i], 1, MPI_DOUBLE, last, 6, MPI_COMM_WORLD, &requests[i]);
+    for (int i = 0; i < 2; ++i) MPI_Send(&value, 1, MPI_DOUBLE, next, 6, MPI_COMM_WORLD);
+    MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    while (!flag) MPI_Testany(2, requests, &index, &flag, &status);
+}
+
+static void persistent(void) {
+    MPI_Send_init(&value, 1, MPI_DOUBLE, next, 7, MPI_COMM_WORLD, &requests[0]);
+    MPI_Recv_init(&got[0], 1, MPI_DOUBLE, last, 7, MPI_COMM_WORLD, &requests[1]);
+    for (int i = 0; i < 2; ++i) {
+        MPI_Startall(2, requests);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    }
+    for (int i = 0; i < 2; ++i) MPI_Request_free(&requests[i]);
+}
+
+static void others(void) {
+    int flag = 0;
+    MPI_Message message;
+    MPI_Sendrecv(&value, 1, MPI_DOUBLE, next, 8, &got[0], 1, MPI_DOUBLE, last, 8, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    MPI_Isend(&value, 1, MPI_DOUBLE, next, 9, MPI_COMM_WORLD, &requests[0]);
+    while (!flag)
+        MPI_Improbe(MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, &flag, &message, MPI_STATUS_IGNORE);
+    MPI_Mrecv(&got[0], 1, MPI_DOUBLE, &message, MPI_STATUS_IGNORE);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Irecv(&got[0], 1, MPI_DOUBLE, last, 10, MPI_COMM_WORLD, &requests[0]); /* never sent */
+    MPI_Cancel(&requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Sendrecv_replace(&value, 1, MPI_DOUBLE, next, 10, last, 10, MPI_COMM_WORLD, &status);
+}
+
+static void collective(void) {
+    MPI_Comm pair, same;
+    MPI_Comm_split(MPI_COMM_WORLD, rank / 2, -rank, &pair);
+    MPI_Comm_dup(pair, &same);
+    MPI_Allreduce(&value, &got[0], 1, MPI_DOUBLE, MPI_SUM, pair);
+    MPI_Barrier(same);
+    MPI_Bcast(&value, 1, MPI_DOUBLE, 1, MPI_COMM_WORLD);
+    MPI_Reduce(&value, &got[0], 1, MPI_DOUBLE, MPI_SUM, 0, pair);
+    MPI_Ibarrier(MPI_COMM_WORLD, &requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Scan(&value, &got[0], 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Comm_free(&same);
+    MPI_Comm_free(&pair);
+}
+
+int main(int argc, char** argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    next = (rank + 1) % ranks;
+    last = (rank + ranks - 1) % ranks;
+    chain();
+    requests_of_both_neighbours();
+    out_of_order();
+    persistent();
+    others();
+    collective();
+    if (rank == 0) printf("%g %g\n", array[DOUBLES - 1], got[0]);
+    MPI_Finalize();
+    return 0;
+}

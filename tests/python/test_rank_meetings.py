@@ -1,0 +1,121 @@
+"""Ranks that wait for some of the others: for messages, and in collective calls of some ranks."""
+
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pagelens.accesses.job import JobWorkload
+from pagelens.accesses.rank_meetings import of_some
+from pagelens.accesses.trace_recorder import TraceRecorder
+from pagelens.api import machine, simulate, traces
+
+BASE = 0x7F00_0000_0000
+MILLION = 1_000_000
+Event = tuple[str, int, bool, bool]  # place, turn, whether it comes, whether it waits
+# Of the chain, the neighbours' requests, those out of order, persistent ones, MPI_Sendrecv, MPI_Improbe,
+# and MPI_Sendrecv_replace: tag, how often.
+MESSAGES = {3: 4, 4: 1, 5: 1, 6: 2, 7: 2, 8: 1, 9: 1, 10: 1}
+
+
+def recorded(path: Path, steps: list[int | Event]) -> Path:
+    """Write the trace of a rank that executes so many instructions, or meets others."""
+    with TraceRecorder(path, "app") as recorder:
+        recorder.access(0, BASE + 8 * np.arange(512), stores=True)
+        for step in steps:
+            if isinstance(step, int):
+                recorder.execute(0, step)
+                continue
+            place, turn, comes, waits = step
+            recorder.wait(0)
+            recorder.meet(0, place, turn, comes=comes, waits=waits)
+            recorder.execute(0, 100 * MILLION)  # as it asks again and again
+            recorder.go_on(0)
+    return path
+
+
+def seconds(paths: list[Path], ranks: int | None = None) -> float:
+    found = simulate(traces(paths), machine("skx-6140-2s"), ["aged"], 1, ranks=ranks, progress=False)
+    return float(found.placements["time_s"].sum())
+
+
+def test_each_rank_of_a_pipeline_waits_for_the_one_before(tmp_path: Path) -> None:
+    work = 40 * MILLION
+
+    def pipeline(folder: str, *, matched: bool) -> list[Path]:
+        (tmp_path / folder).mkdir()
+        steps: list[list[int | Event]] = []
+        for rank in range(3):
+            received = [(f"{rank - 1} {rank}", 0, False, True)] if rank > 0 and matched else []
+            steps.append([*received, work, (f"{rank} {rank + 1}", 0, True, False)])
+        return [recorded(tmp_path / folder / str(rank), of_rank) for rank, of_rank in enumerate(steps)]
+
+    in_turn, at_once = pipeline("in turn", matched=True), pipeline("at once", matched=False)
+    job = traces(in_turn)
+    assert job.statements[0].startswith("Ranks are taken to wait 2 times for messages and for some of ")
+    assert "no regions are marked" in traces(at_once).statements[0]
+    assert seconds(in_turn) == pytest.approx(3 * seconds(at_once), rel=0.01)
+    # Three more ranks are copies that wait for copies, at the same time.
+    assert seconds(in_turn, ranks=6) == pytest.approx(seconds(in_turn), rel=0.01)
+
+
+def test_ranks_that_meet_in_pairs_wait_in_pairs(tmp_path: Path) -> None:
+    """Each pair works in turn; without the pairs' meetings, all four would be equally busy."""
+    few, many = MILLION, 40 * MILLION
+    paths = []
+    for rank in range(4):
+        meeting = [(f"pair {rank // 2}", turn, True, True) for turn in range(2)]
+        work = [few, many] if rank % 2 else [many, few]
+        paths.append(recorded(tmp_path / str(rank), [work[0], meeting[0], work[1], meeting[1]]))
+    alone = [recorded(tmp_path / f"{rank} alone", [few, many]) for rank in range(4)]
+    assert seconds(paths) == pytest.approx(80 / 41 * seconds(alone), rel=0.01)
+
+
+def events(job: JobWorkload) -> list[list[Event]]:
+    found = []
+    for trace in job.traces:
+        names, meetings = dict(trace.trace.places), trace.survey.rounds[1]
+        of_trace = []
+        for value in meetings[of_some(meetings)].tolist():
+            place, turn = names[value & 0xFFFF_FFFF], value >> 32 & (1 << 29) - 1
+            of_trace.append((place, turn, bool(value >> 61 & 1), bool(value >> 62 & 1)))
+        found.append(of_trace)
+    return found
+
+
+@pytest.mark.parametrize("launcher", ["mpich", pytest.param("openmpi", marks=pytest.mark.long)])
+def test_what_ranks_wait_for_is_recorded(
+    built: Callable[..., Path], pagelens_command: Path, tmp_path: Path, launcher: str
+) -> None:
+    ranks = 4
+    mpirun, compiler = shutil.which(f"mpirun.{launcher}"), shutil.which(f"mpicc.{launcher}")
+    if mpirun is None or compiler is None:
+        pytest.skip(f"no {launcher}")
+    crowd = ["--oversubscribe"] if launcher == "openmpi" else []
+    words = [pagelens_command, "trace", "-o", "app.%r.trace", "--", built("mpi_waits", compiler=compiler)]
+    subprocess.run([mpirun, "-n", str(ranks), *crowd, *words], cwd=tmp_path, capture_output=True, check=True)
+    job = traces([tmp_path / f"app.{rank}.trace" for rank in range(ranks)])
+    assert isinstance(job, JobWorkload)
+    found = events(job)
+    came = Counter((place, turn) for of_rank in found for place, turn, comes, _ in of_rank if comes)
+    for rank, of_rank in enumerate(found):
+        waited = [(place, turn) for place, turn, _, waits in of_rank if waits]
+        assert all(came[key] >= 1 for key in waited), "nobody comes to what this rank waits for"
+        messages = Counter[int]()
+        for place, _ in waited:
+            _, sender, receiver, tag = place.split()
+            if int(receiver) == rank and int(tag) > 0:
+                messages[int(tag)] += 1
+                assert int(sender) == (rank + (1 if tag == "4" else ranks - 1)) % ranks
+        assert messages == {tag: count for tag, count in MESSAGES.items() if tag != 3 or rank > 0}
+        assert [turn for place, turn in waited if place.endswith(" 6")] == [1, 0]
+    # Both pairs meet twice in two communicators, one of each waits for the other one in MPI_Reduce, three
+    # wait for a broadcast, all for MPI_Ibarrier, and three for the rank before them in MPI_Scan.
+    of_pairs = [{place.split()[0] for place, *_ in found[rank]} for rank in range(ranks)]
+    assert [len(of_pairs[0] & of_pairs[rank]) for rank in range(ranks)] == [3, 3, 1, 1]
+    collective = [sum(waits for place, _, _, waits in of if int(place.split()[3]) < 0) for of in found]
+    assert collective == [4, 5, 5, 6]
