@@ -43,6 +43,11 @@ struct NumaPlacing {
     std::vector<std::uint16_t> touched_by;
     static constexpr std::uint16_t as_it_is = 0xffff;
 
+    // Returns the thread that touches a page first, and so lets the kernel clear it there, where
+    // this thread of the program does.
+    [[nodiscard]] unsigned first_thread(std::uint32_t page, unsigned thread) const {
+        return touched_by.empty() || touched_by[page] == as_it_is ? thread : touched_by[page];
+    }
     [[nodiscard]] unsigned nodes() const { return static_cast<unsigned>(end_of_node.size()); }
     [[nodiscard]] unsigned node_of_frame(std::uint32_t frame) const {
         unsigned node = 0;

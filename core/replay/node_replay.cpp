@@ -237,18 +237,21 @@ class NodeReplay {
         if (pages_.mapped(op.page)) unmap(make_op(OpKind::unmap, op.page, 1));
         const bool simulated = enter(0);
         const auto lines = static_cast<unsigned>(std::popcount(options_.sets));
+        Op touch = op;
+        touch.thread = numa_.first_thread(op.page, op.thread) & 0xfff;
         pages_.map_write(
             op.page,
             [&](std::uint32_t rank, std::uint32_t first, std::uint32_t frames) {
                 bool used = false;
                 for (std::uint32_t i = 0; i < frames; ++i) used |= hand_out(first + i);
                 phase().cleared += std::uint64_t{lines} * frames;
-                count_cleared(first, core_of(rank, op), std::uint64_t{lines} * frames);
-                if (frames > 1) return large_.push_back({first, frames, core_of(rank, op), used});
+                count_cleared(first, core_of(rank, touch), std::uint64_t{lines} * frames);
+                if (frames > 1)
+                    return large_.push_back({first, frames, core_of(rank, touch), used});
                 if (!simulated || !reaches_machine(used)) return;
                 if (part_ == Part::counted) stretch().cleared += lines;
-                runs_.push(options_.sets, first, core_of(rank, op), AccessKind::stream_store);
-                cleared_.push_back({first, core_of(rank, op)});
+                runs_.push(options_.sets, first, core_of(rank, touch), AccessKind::stream_store);
+                cleared_.push_back({first, core_of(rank, touch)});
             },
             op.thread);
         if (!large_.empty()) clear_large();

@@ -101,9 +101,7 @@ MaybeFrame RankPages::alloc(std::uint32_t rank, std::uint32_t page, unsigned ord
                             unsigned thread) {
     if (numa_ == nullptr)
         return source_->alloc({.cpu = rank, .order = order, .page = page, .rank = rank});
-    if (!numa_->touched_by.empty() && numa_->touched_by[page] != NumaPlacing::as_it_is)
-        thread = numa_->touched_by[page];
-    const std::uint32_t cpu = numa_->cpus[rank * threads_ + thread];
+    const std::uint32_t cpu = numa_->cpus[rank * threads_ + numa_->first_thread(page, thread)];
     const unsigned of_page = numa_->of_page.empty() ? 0 : numa_->of_page[page];
     Request request = request_by(numa_->policies[of_page], cpu, numa_->node_of_cpu[cpu], order,
                                  addresses_[page].raw() >> order, numa_->nodes());

@@ -831,3 +831,22 @@ TEST_CASE(
     CHECK(read(2, 0, 1) > all / 2 * 9 / 10);
     CHECK(numa->cpus == std::vector<std::uint32_t>{0, 1});  // another replay begins as this one
 }
+
+TEST_CASE("a page that another thread touches first is cleared by that thread") {
+    const std::vector<Op> ops{make_op(OpKind::map_write, 0, 0, 1, 0),
+                              make_op(OpKind::map_write, 1, 0, 1, 0)};
+    const ListedProgram program(ops, {VirtualPage(1000), VirtualPage(1001)}, 2, 1, 2);
+    auto numa = std::make_shared<NumaPlacing>();
+    numa->cpus = {0, 1};
+    numa->node_of_cpu = {0, 1};
+    numa->end_of_node = {8192, 16384};
+    numa->policies = {NumaPolicy{}};
+    numa->touched_by = {1, NumaPlacing::as_it_is};
+    const auto placement = place_by_kernel(
+        NodeState(numa_layout({8192, 8192}, {0, 1}, {10, 20, 20, 10}), 1), small_order);
+    NodeReplayOptions options;
+    options.numa = numa;
+    const NodeCounters found =
+        replay_node(program, *placement, small_node(2), options, UnderWay(run_on, nullptr));
+    CHECK(found.phases[0].numa_cleared == std::vector<std::uint64_t>{64, 0, 0, 64});
+}
