@@ -19,6 +19,7 @@ from pagelens.host.virtual_machine import in_virtual_machine
 
 _CHUNK_ENTRIES = 1 << 20
 _HEADER = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) [0-9a-f]+ \S+ \d+(?:\s+(.*))?")
+_LARGER_PAGES = re.compile(r"^KernelPageSize:\s+(16|64) kB$", re.MULTILINE)  # of Arm's and POWER's kernels
 _RESIDENT = re.compile(r"(?:Rss|Shared_Hugetlb|Private_Hugetlb):\s+(\d+) kB")
 
 VIRTUAL_MACHINE = (
@@ -41,7 +42,13 @@ def read_process(pid: int, root: Path = Path("/")) -> Pages:
     `root` is the folder that holds proc/, such as a captured tree. Raises UsageError or Failure.
     """
     folder = root / "proc" / str(pid)
-    mappings = list(_mappings(_text(folder / "smaps", pid)))
+    smaps = _text(folder / "smaps", pid)
+    if larger := _LARGER_PAGES.search(smaps):
+        raise UsageError(
+            f"--pid {pid}: the kernel's pages have {larger[1]} KiB, and pages of 4 KiB can be read; give a "
+            "list of the pages with --frames"
+        )
+    mappings = list(_mappings(smaps))
     virtual, frames = _resident(folder / "pagemap", pid, [m for m in mappings if m.writable and m.resident])
     if not len(virtual):
         raise Failure(f"--pid {pid}: it has no writable memory in use; name the process that holds the data")

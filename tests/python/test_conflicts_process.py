@@ -189,3 +189,10 @@ def test_a_real_process() -> None:
 def test_without_root_the_remedy_is_named() -> None:
     with pytest.raises(PagelensError, match="run it as root"):
         read_process(os.getpid())
+
+
+def test_a_kernel_with_larger_pages_is_refused(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.add(0x1000, 16, "rw-p", {0x1000: PRESENT | 5}, rss="KernelPageSize:       64 kB\nRss: 64 kB")
+    with pytest.raises(PagelensError, match="pages have 64 KiB, and pages of 4 KiB can be read; give a list"):
+        tree.stated()

@@ -42,6 +42,20 @@ def same_with_and_without(command: list[str | Path], settings: str, env: dict[st
     return plain.stdout
 
 
+def test_a_kernel_with_larger_pages_is_said_and_the_program_runs_as_without(tmp_path: Path) -> None:
+    """The program's own sysconf, which the library calls, tells of pages of 64 KiB."""
+    source = tmp_path / "larger.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n"
+        "long sysconf(int name) { return name == _SC_PAGESIZE ? 65536 : -1; }\n"
+        'int main(void) { return puts(malloc(64 << 20) ? "done" : "none") < 0; }\n'
+    )
+    subprocess.run(["gcc", "-rdynamic", "-o", tmp_path / "larger", source], check=True)
+    done = run([tmp_path / "larger"], OPTIONS["2m"])
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "this kernel's pages are not of 4 KiB; the program runs as without it" in done.stderr
+
+
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """What the interposer is tested with: every function at its edges, and threads that fork."""
