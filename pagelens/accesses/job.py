@@ -19,7 +19,7 @@ from pagelens import _core
 from pagelens._core import Program, RankPaths
 from pagelens.accesses.rank_binding import binding_notes, parse_binding
 from pagelens.accesses.rank_meetings import NOWHERE, united_places, waits
-from pagelens.accesses.rank_rounds import Floats, common_rounds, rank_load, waiting_paths
+from pagelens.accesses.rank_rounds import Floats, JobRounds, common_rounds, waiting_paths
 from pagelens.accesses.sampled_code import SPACE_PAGE_BITS, SampledCode, decode_samples
 from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import KERNEL, Cut, ObjectInfo, Timeline, Workload
@@ -41,6 +41,16 @@ class OfRanks:
     least: float
     median: float
     most: float
+
+
+@dataclass(frozen=True)
+class RankWait:
+    """How long a rank waits for others, as shares of the job's time."""
+
+    rank: int
+    share: float
+    longest_for: int  # the rank for which it waits longest
+    share_for: float  # of these
 
 
 class JobWorkload(Workload):
@@ -119,13 +129,34 @@ class JobWorkload(Workload):
     @cached_property
     def rank_load(self) -> RankLoad:  # type: ignore[override]
         """How unevenly the ranks are busy in each phase: by instructions, and by lines past the filter."""
+        return self._job_rounds.load()
+
+    @cached_property
+    def _job_rounds(self) -> JobRounds:
         threads = np.array([trace.threads for trace in self.traces], dtype=np.float64)
         copies = np.bincount(np.arange(self.processes) % len(self.traces))
 
         def paths(instructions: Floats, lines: Floats) -> RankPaths:
             return waiting_paths(self._rounds, self._parts, self._places, threads, instructions, lines)
 
-        return rank_load(self._rounds, len(self.phases), threads, copies, paths)
+        return JobRounds(self._rounds, len(self.phases), threads, copies, paths)
+
+    def waits(self, issue: Floats, stalls: Floats) -> list[RankWait]:
+        """Return how long each traced rank waits for others: modelled.
+
+        `issue` and `stalls` are the seconds [phase] that the slowest core is busy with instructions, and
+        waits for lines.
+        """
+        ones, zeros = np.ones(len(self.phases)), np.zeros(len(self.phases))
+        load = self.rank_load
+        issue, stalls = issue / load.slowest(ones, zeros), stalls / load.slowest(zeros, ones)
+        total = load.slowest(issue, stalls).sum()
+        shares = self._job_rounds.waits(issue, stalls) / total if total > 0 else np.zeros((1, 1))
+        return [
+            RankWait(self.numbers[rank], row.sum(), self.numbers[int(row.argmax())], row.max())
+            for rank, row in enumerate(shares)
+            if row.any()
+        ]
 
     def timeline(self, cut: Cut) -> Timeline:
         """Refuse, because the course of a run is that of one process."""

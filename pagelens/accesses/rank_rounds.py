@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,43 +66,79 @@ def common_rounds(traces: Sequence[tuple[RoundsOfTrace, Sequence[int]]]) -> Comm
     return CommonRounds(meeting, met, phases, instructions, lines, of_all_parts, has_waits)
 
 
-def rank_load(
-    rounds: CommonRounds,
-    phases: int,
-    threads: Floats,
-    copies: NDArray[np.int64],
-    paths: Callable[[Floats, Floats], RankPaths] | None = None,
-) -> RankLoad:
-    """Return the load of a job whose traces have so many threads and stand for so many ranks.
+@dataclass(frozen=True)
+class _Loads:
+    """What the cores of each rank do, as multiples of a mean core's: [phase] arrays [round, trace]."""
 
-    Rounds in which one rank has the most instructions and the most lines are added up, by rank. Whatever a
-    line costs, that rank decides in all of them. Rounds in which ranks wait for some of the others take as
-    long as the longest of `paths`, which is given the instructions and lines [phase] of a mean core.
+    instructions: list[Floats]
+    lines: list[Floats]
+    means: tuple[Floats, Floats]  # [phase] instructions and lines of a mean core
+    has_waits: list[NDArray[np.bool_]]  # [phase] of each round
+    paths: RankPaths | None  # through the rounds in which ranks wait for some of the others
+
+
+@dataclass(frozen=True)
+class JobRounds:
+    """The rounds of a job whose traces have so many threads and stand for so many ranks.
+
+    Rounds in which ranks wait for some of the others take as long as the longest of `paths`, which is given
+    the instructions and lines [phase] of a mean core.
     """
-    of_phases = [rounds.phases == phase for phase in range(phases)]
-    means = [
-        np.array([_of_core(counts[of_phase], threads, copies) for of_phase in of_phases])
-        for counts in (rounds.instructions, rounds.lines)
-    ]
-    instructions, lines = (
-        [
-            _of_mean_core(counts[of_phase], threads, mean)
-            for of_phase, mean in zip(of_phases, of_mean, strict=True)
-        ]
-        for counts, of_mean in zip((rounds.instructions, rounds.lines), means, strict=True)
-    )
-    of_ranks = paths(*means) if paths is not None and rounds.has_waits.any() else None
-    merged = []
-    for phase, of_phase in enumerate(of_phases):
-        has_waits = rounds.has_waits[of_phase]
-        each = _merged(instructions[phase][~has_waits], lines[phase][~has_waits])
-        if of_ranks is not None and has_waits.any():
-            # In a phase without instructions or without lines, all ranks are alike.
-            alike = [has_waits.mean() if of_mean[phase] == 0 else 0.0 for of_mean in means]
-            longest = np.array(of_ranks.longest(phase, PATH_TOLERANCE)).T
-            each = _with_round(each[0], longest[0] + alike[0]), _with_round(each[1], longest[1] + alike[1])
-        merged.append(each)
-    return RankLoad([of_phase[0] for of_phase in merged], [of_phase[1] for of_phase in merged])
+
+    rounds: CommonRounds
+    phases: int
+    threads: Floats
+    copies: NDArray[np.int64]
+    paths: Callable[[Floats, Floats], RankPaths] | None = None
+
+    @cached_property
+    def _loads(self) -> _Loads:
+        of_phases = [self.rounds.phases == phase for phase in range(self.phases)]
+        means, loads = [], []
+        for counts in (self.rounds.instructions, self.rounds.lines):
+            of_phase = [counts[rows] for rows in of_phases]
+            mean = np.array([_of_core(count, self.threads, self.copies) for count in of_phase])
+            means.append(mean)
+            loads.append([_multiples(c, self.threads, m) for c, m in zip(of_phase, mean, strict=True)])
+        has_waits = [self.rounds.has_waits[rows] for rows in of_phases]
+        has_paths = self.paths is not None and self.rounds.has_waits.any()
+        paths = self.paths(*means) if self.paths is not None and has_paths else None
+        return _Loads(loads[0], loads[1], (means[0], means[1]), has_waits, paths)
+
+    def load(self) -> RankLoad:
+        """Return how unevenly the ranks are busy.
+
+        Rounds in which one rank has the most instructions and the most lines are added up, by rank. Whatever
+        a line costs, that rank decides in all of them.
+        """
+        of = self._loads
+        found = []
+        for phase, has_waits in enumerate(of.has_waits):
+            each = _merged(of.instructions[phase][~has_waits], of.lines[phase][~has_waits])
+            if of.paths is not None and has_waits.any():
+                # In a phase without instructions or without lines, all ranks are alike.
+                alike = [has_waits.mean() if mean[phase] == 0 else 0.0 for mean in of.means]
+                longest = np.array(of.paths.longest(phase, PATH_TOLERANCE)).T
+                each = (
+                    _with_round(each[0], longest[0] + alike[0]),
+                    _with_round(each[1], longest[1] + alike[1]),
+                )
+            found.append(each)
+        return RankLoad([of_phase[0] for of_phase in found], [of_phase[1] for of_phase in found])
+
+    def waits(self, issue: Floats, stalls: Floats) -> Floats:
+        """Return how long each rank waits for each other one, given the seconds [phase] of a mean core."""
+        of, ranks = self._loads, len(self.threads)
+        waited = np.zeros((ranks, ranks))
+        for phase, has_waits in enumerate(of.has_waits):
+            rows = [counts[phase][~has_waits] for counts in (of.instructions, of.lines)]
+            seconds = issue[phase] * rows[0] + stalls[phase] * rows[1]
+            for slowest in range(ranks):
+                where = seconds.argmax(axis=1) == slowest
+                waited[:, slowest] += (seconds[where, slowest, None] - seconds[where]).sum(axis=0)
+            if of.paths is not None and has_waits.any():
+                waited += np.reshape(of.paths.waits(phase, issue[phase], stalls[phase]), waited.shape)
+        return waited
 
 
 def waiting_paths(
@@ -165,7 +202,7 @@ def _of_core(counts: Floats, threads: Floats, copies: NDArray[np.int64]) -> floa
     return float((counts.sum(axis=0) * copies).sum() / (threads * copies).sum())
 
 
-def _of_mean_core(counts: Floats, threads: Floats, mean: float) -> Floats:
+def _multiples(counts: Floats, threads: Floats, mean: float) -> Floats:
     """Return the counts [round, trace] of a core of each rank, as multiples of the mean core's.
 
     That core's count is of the whole phase. In a phase without any count, all ranks are alike.

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 import pagelens
 from pagelens.accesses.job import JobWorkload
-from pagelens.accesses.workload import Workload
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.ensemble.result import Ensemble
 from pagelens.explain.assumptions import Tried, assumptions
@@ -24,6 +23,7 @@ from pagelens.explain.model import (
     MachineRecord,
     ProgramRecord,
     RankSpread,
+    RankWaitRecord,
     RemedyGain,
     SampleRecord,
     TimedRecord,
@@ -76,7 +76,7 @@ def explain(
         footprint_bytes=workload.footprint_bytes // workload.processes,
         threads=workload.threads,
         ranks=ensemble.ranks * workload.processes,
-        job=_job(workload, ensemble.ranks),
+        job=_job(ensemble),
         phase=ensemble.phase,
         phases=list(workload.phases),
         share_seen=workload.share_seen,
@@ -126,16 +126,30 @@ def explain(
     )
 
 
-def _job(workload: Workload, copies: int) -> JobRecord | None:
+def _job(ensemble: Ensemble) -> JobRecord | None:
+    workload = ensemble.workload
     if not isinstance(workload, JobWorkload):
         return None
+    # The median node of each phase: ranks differ much more than nodes do.
+    rows = ensemble.tables.placements.filter(pl.col("policy") == ensemble.baseline)
+    busy = {
+        phase: (issue, stalls)
+        for phase, issue, stalls in rows.group_by("phase")
+        .agg(pl.col("issue_s", "latency_s").median())
+        .iter_rows()
+    }
+    issue, stalls = np.array([busy.get(phase, (0.0, 0.0)) for phase in workload.phases]).T
     return JobRecord(
         traced_ranks=len(workload.traces),
         spreads=[
             RankSpread(name=name, least=of.least, median=of.median, most=of.most)
             for name, of in workload.of_ranks().items()
         ],
-        statements=[*workload.copies_in_words(copies), *workload.statements],
+        waits=[
+            RankWaitRecord(rank=of.rank, share=of.share, longest_for=of.longest_for, share_for=of.share_for)
+            for of in workload.waits(issue, stalls)
+        ],
+        statements=[*workload.copies_in_words(ensemble.ranks), *workload.statements],
     )
 
 

@@ -20,6 +20,7 @@ RESOURCES_IN_WORDS = {
     "links": "links between NUMA nodes",
 }
 
+_WAITS_MUCH = 0.05  # of the job's time
 _ALIKE = 0.1  # ranks whose counts lie nearer to their median are called alike
 
 _RARE = 0.05  # share of the nodes beyond the 95th percentile, which an explanation calls slow
@@ -90,6 +91,14 @@ def job_in_words(job: JobRecord) -> list[str]:
     if uneven:
         each = "; ".join(f"{of.name} {_spread(of.name, [of.least, of.median, of.most])}" for of in uneven)
         sentences.append(f"The traced ranks differ (least, median, most; counted): {each}.")
+    if mean := sum(of.share for of in job.waits) / job.traced_ranks:
+        longest = max(job.waits, key=lambda of: of.share)
+        if longest.share >= _WAITS_MUCH:
+            sentences.append(
+                f"Ranks wait for each other for {format_share(mean)} of the time on the mean (modelled); "
+                f"rank {longest.rank} waits longest ({format_share(longest.share)}), "
+                f"most of it for rank {longest.longest_for} ({format_share(longest.share_for)})."
+            )
     return sentences
 
 

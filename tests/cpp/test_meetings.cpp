@@ -211,6 +211,14 @@ TEST_CASE("the longest path through the segments of ranks is the time of a slow 
             for (const auto& [instructions, lines] : longest)
                 found = std::max(found, a * instructions + b * lines);
             CHECK(found == doctest::Approx(slow_seconds(drawn.ranks, a, b)));
+            const auto waits = paths.waits(0, a, b);
+            for (std::size_t rank = 0; rank < 3; ++rank) {
+                double busy = 0;
+                for (const Part& part : drawn.ranks[rank])
+                    busy += a * part.instructions + b * part.lines;
+                for (std::size_t other = 0; other < 3; ++other) busy += waits[rank * 3 + other];
+                CHECK(busy == doctest::Approx(found));
+            }
         }
     }
 }

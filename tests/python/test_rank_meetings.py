@@ -12,7 +12,8 @@ import pytest
 from pagelens.accesses.job import JobWorkload
 from pagelens.accesses.rank_meetings import of_some
 from pagelens.accesses.trace_recorder import TraceRecorder
-from pagelens.api import machine, simulate, traces
+from pagelens.api import explain, machine, simulate, traces
+from pagelens.explain.words import job_in_words
 
 BASE = 0x7F00_0000_0000
 MILLION = 1_000_000
@@ -59,6 +60,14 @@ def test_each_rank_of_a_pipeline_waits_for_the_one_before(tmp_path: Path) -> Non
     assert job.statements[0].startswith("Ranks are taken to wait 2 times for messages and for some of ")
     assert "no regions are marked" in traces(at_once).statements[0]
     assert seconds(in_turn) == pytest.approx(3 * seconds(at_once), rel=0.01)
+    few = {"policies": ["aged"], "nodes": 1, "progress": False}
+    found = explain(simulate(job, machine("skx-6140-2s"), **few)).program.job
+    assert found is not None
+    assert [of.rank for of in found.waits] == [0, 1, 2]
+    assert [of.share for of in found.waits] == pytest.approx([2 / 3] * 3, rel=0.02)
+    # The first two wait for the last one at the end, and the last one waits for the second at the beginning.
+    assert [of.longest_for for of in found.waits] == [2, 2, 1]
+    assert "Ranks wait for each other for 67% of the time on the mean (modelled)" in job_in_words(found)[-1]
     # Three more ranks are copies that wait for copies, at the same time.
     assert seconds(in_turn, ranks=6) == pytest.approx(seconds(in_turn), rel=0.01)
 

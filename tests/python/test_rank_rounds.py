@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagelens.accesses.job import JobWorkload
-from pagelens.accesses.rank_rounds import common_rounds, rank_load
+from pagelens.accesses.rank_rounds import JobRounds, common_rounds
 from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.api import machine, simulate, traces
 
@@ -65,11 +65,15 @@ def jobs(draw: st.DrawFn) -> list[list[Part]]:
 def test_the_slowest_rank_of_each_round_decides(ranks: list[list[Part]], a: int, b: int) -> None:
     rounds = common_rounds([(rounds_of(parts), [0]) for parts in ranks])
     assert (rounds.meeting, rounds.meetings) == (ALL, sum(part[0] == ALL for part in ranks[0]))
-    load = rank_load(rounds, 1, np.ones(ALL), np.ones(ALL, dtype=np.int64))
+    job = JobRounds(rounds, 1, np.ones(ALL), np.ones(ALL, dtype=np.int64))
+    load = job.load()
     mean = [sum(part[kind] for rank in ranks for part in rank) / ALL for kind in (1, 2)]
-    found = load.slowest(np.array([a * mean[0]]), np.array([b * mean[1]]))
+    issue, stalls = np.array([a * mean[0]]), np.array([b * mean[1]])
     if all(mean):  # otherwise what has no count takes no time in a real run
-        assert found[0] == pytest.approx(seconds_by_hand(ranks, a, b))
+        total = seconds_by_hand(ranks, a, b)
+        assert load.slowest(issue, stalls)[0] == pytest.approx(total)
+        works = [sum(a * part[1] + b * part[2] for part in rank) for rank in ranks]
+        assert job.waits(issue, stalls).sum(axis=1) == pytest.approx(total - np.array(works), abs=1e-6)
 
 
 def test_ranks_that_come_to_other_meetings_run_freely_and_short_ones_end() -> None:

@@ -36,6 +36,7 @@ from pagelens.explain.model.setting import (
     MachineRecord,
     ProgramRecord,
     RankSpread,
+    RankWaitRecord,
     SampleRecord,
 )
 from pagelens.explain.model.spread import (
@@ -70,6 +71,7 @@ __all__ = [
     "PartRecord",
     "ProgramRecord",
     "RankSpread",
+    "RankWaitRecord",
     "RemedyGain",
     "ResourceRecord",
     "SampleRecord",

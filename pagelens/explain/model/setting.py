@@ -16,11 +16,23 @@ class RankSpread(Record):
     most: float
 
 
+class RankWaitRecord(Record):
+    """How long a traced rank of a job waits for the others: modelled, as shares of the job's time."""
+
+    rank: int
+    share: float = Field(description="of the time that cores are busy or wait for other ranks")
+    longest_for: int = Field(description="the rank for which it waits longest")
+    share_for: float = Field(description="how long it waits for that rank")
+
+
 class JobRecord(Record):
     """A job whose ranks were traced one by one."""
 
     traced_ranks: int = Field(description="each other rank is a copy of one of these")
     spreads: list[RankSpread] = Field(description="how much the traced ranks differ")
+    waits: list[RankWaitRecord] = Field(
+        default_factory=list, description="of the ranks that wait for others, at the baseline's median node"
+    )
     statements: list[str] = Field(description="what is taken to be so")
 
 
