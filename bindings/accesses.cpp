@@ -19,6 +19,7 @@
 #include "bindings/register.hpp"
 #include "bindings/signals.hpp"
 #include "core/accesses/compile.hpp"
+#include "core/accesses/filter.hpp"
 #include "core/accesses/job.hpp"
 #include "core/accesses/rank_paths.hpp"
 #include "core/accesses/survey.hpp"
@@ -436,6 +437,14 @@ WalkPoll poll_of(const CancelFlag* cancel, bool shows = false) {
 
 void register_accesses(nb::module_& m) {
     nb::exception<TraceError>(m, "TraceError");
+    m.def(
+        "traced_l1s",
+        [] {
+            std::vector<SetsAndWays> families;
+            for (const CacheShape shape : filter_exact_for) families.push_back(pair_of(shape));
+            return families;
+        },
+        "Families (least sets, least ways) of L1s that new traces are exact for.");
     register_program(m);
     register_job(m);
     register_rank_paths(m);

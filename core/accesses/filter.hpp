@@ -2,16 +2,17 @@
 // in every cache that the trace is for, and puts the rest out as events.
 //
 // The family: LRU, write-back, write-allocate caches whose set index contains address bits 6 ..
-// with (1) at least 64 sets and 8 ways, or (2) at least 512 sets and 2 ways; and LRU TLBs of at
-// least 16 sets and 4 ways; where the strip uses one set of pages, all LRU TLBs of 4 ways and more,
-// of pages of any size. A replay of the events through any of them has the same fetches and dirty
-// write-backs in the same order as a replay of all accesses, with these rules: `touch` and
-// `page_touch` renew the recency of what is there and bring nothing in, `first_store` makes a line
-// dirty, `stream_store` drops its line (written back if dirty), `unmap` and its kin drop the lines
-// of their pages.
+// with (1) at least 64 sets and 8 ways, (2) at least 256 sets and 4 ways, or (3) at least 512 sets
+// and 2 ways; and LRU TLBs of at least 16 sets and 4 ways; where the strip uses one set of pages,
+// all LRU TLBs of 4 ways and more, of pages of any size. A replay of the events through any of them
+// has the same fetches and dirty write-backs in the same order as a replay of all accesses, with
+// these rules: `touch` and `page_touch` renew the recency of what is there and bring nothing in,
+// `first_store` makes a line dirty, `stream_store` drops its line (written back if dirty), `unmap`
+// and its kin drop the lines of their pages.
 //
-// An access is hidden if among the lines of its 64-set used after it there are at most 7, and at
-// most one that shares its 512-set: then every member still has the line, by LRU's inclusion.
+// An access is hidden if among the lines of its 64-set used after it there are at most 7, at most 3
+// that share its 256-set, and at most one that shares its 512-set: then every member still has the
+// line, by LRU's inclusion.
 //
 // Recency repair. F is the true order of the (up to) 8 latest lines of a set; D is the order that a
 // replay sees, that of their last events. F != D alone does no harm: it does when a line falls out
@@ -20,6 +21,7 @@
 // that fell out before all that stayed, and after all that fell out earlier, so every victim is
 // right:
 // - the 8th line of the 64-set falls out: the seven others must be younger in D;
+// - the 4th line of the 256-set falls out: the three others must be younger;
 // - the 2nd line of the 512-set falls out: the 1st must be younger.
 // A touch makes its line the youngest of D. Lines that were used after it would each need a touch
 // of their own before it falls out. So where the 8th line needs any touch, D is made the same as F.
@@ -42,7 +44,8 @@
 
 namespace pagelens {
 
-inline constexpr std::array<CacheShape, 2> filter_exact_for{CacheShape{64, 8}, CacheShape{512, 2}};
+inline constexpr std::array<CacheShape, 3> filter_exact_for{CacheShape{64, 8}, CacheShape{256, 4},
+                                                            CacheShape{512, 2}};
 constexpr CacheShape filter_page_shape(unsigned page_sets_used) {
     return {page_sets_used, page_ways};
 }
@@ -120,9 +123,9 @@ class Filter {
         unsigned state;      // PageStates' bits
     };
 
-    static bool same_small_set(std::uint64_t a, std::uint64_t b) {  // of 512, given the same of 64
-        return ((a ^ b) >> 6 & 7) == 0;
-    }
+    // Bits of the number of a 256-set and a 512-set beyond those of the 64-set.
+    static constexpr std::uint64_t of_256 = 3, of_512 = 7;
+    static std::uint64_t difference(std::uint64_t a, std::uint64_t b) { return (a ^ b) >> 6; }
 
     static bool is_ghost(std::uint64_t held) { return held & ghost; }
 
@@ -165,31 +168,43 @@ class Filter {
 
     // Returns whether the line at `way` is, in every member, among those that LRU has kept.
     static bool vouched_for(const Set& set, unsigned way) {
-        unsigned younger = 0;  // lines of the same 512-set used since
+        unsigned in_256 = 0, in_512 = 0;  // lines used since
         for (unsigned other = 0; other < way; ++other) {
-            younger += same_small_set(set.lines[other].line, set.lines[way].line);
+            const auto apart = difference(set.lines[other].line, set.lines[way].line);
+            in_256 += (apart & of_256) == 0;
+            in_512 += (apart & of_512) == 0;
         }
-        return younger <= 1;
+        return in_256 <= 3 && in_512 <= 1;
     }
 
-    // Repairs the order of a set that `line` comes into, or into whose 512-set it comes back.
+    // Repairs the order of a set that `line` comes into, or into whose smaller set it comes back.
     void repair(Set& set, std::uint64_t line, bool enters) {
-        unsigned first = ways;
-        for (unsigned way = 0; way < ways && set.lines[way].line != no_line; ++way) {
-            const std::uint64_t other = set.lines[way].line & ~dirty;
-            if (other == line || !same_small_set(other, line)) continue;
-            if (first == ways) {
-                first = way;
-            } else {
-                if (!is_ghost(set.lines[first].line) && !is_ghost(other) &&
-                    set.lines[first].told < set.lines[way].told) {
-                    touch(set, first);
-                }
-                break;
-            }
-        }
+        repair_among<2>(set, line, of_512);
+        repair_among<4>(set, line, of_256);
         if (!enters || is_ghost(set.lines[ways - 1].line)) return;
         if (!falls_out_first(set)) put_in_order(set);
+    }
+
+    // The last of the latest lines of a smaller set falls out. Of the others, touches those that a
+    // replay holds older, and all that were used after them.
+    template <unsigned latest>
+    void repair_among(Set& set, std::uint64_t line, std::uint64_t bits) {
+        std::array<unsigned, latest> found;
+        unsigned count = 0;
+        for (unsigned way = 0; count < latest && way < ways; ++way) {
+            const std::uint64_t other = set.lines[way].line & ~dirty;
+            if (set.lines[way].line == no_line) break;
+            if (other != line && (difference(other, line) & bits) == 0) found[count++] = way;
+        }
+        if (count < latest || is_ghost(set.lines[found[latest - 1]].line)) return;
+        const std::uint64_t told = set.lines[found[latest - 1]].told;
+        bool is_wrong = false;
+        for (unsigned i = latest - 1; i-- > 0;) {
+            const Line& stays = set.lines[found[i]];
+            if (is_ghost(stays.line)) continue;
+            is_wrong = is_wrong || stays.told < told;
+            if (is_wrong) touch(set, found[i]);
+        }
     }
 
     // Returns whether a replay holds the last line of F for the oldest one.

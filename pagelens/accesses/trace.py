@@ -253,9 +253,14 @@ class TraceWorkload(Workload):
         if caches and not self.trace.is_exact_for(l1):
             raise UsageError(
                 f"machine {machine.name}: its L1 has {_shape(l1)}, but {self.path} is exact only for L1s of "
-                f"{describe_family(self.trace.exact_for)}; choose another machine, or use --workload"
+                f"{describe_family(self.trace.exact_for)}; {self._remedy(l1)}, or use --workload"
             )
         return [_share(cache, self.threads) for cache in caches]
+
+    def _remedy(self, l1: tuple[int, int]) -> str:
+        """Return what a user can do whose trace is not exact for an L1. Older traces serve fewer of them."""
+        served = any(l1[0] >= sets and l1[1] >= ways for sets, ways in _core.traced_l1s())
+        return "trace the program again" if served else "choose another machine"
 
 
 def _key(cut: Cut) -> tuple[tuple[PrivateCache, ...], int, int]:

@@ -224,8 +224,8 @@ void check_exact(const std::vector<Access>& accesses, std::uint64_t shared = 0) 
     const struct {
         std::uint64_t sets;
         std::size_t ways;
-    } caches[] = {{64, 8},  {64, 12}, {64, 16},  {128, 8},  {512, 2},
-                  {512, 4}, {512, 8}, {1024, 2}, {2048, 16}},
+    } caches[] = {{64, 8},  {64, 12}, {64, 16}, {128, 8},  {256, 4},  {256, 6},
+                  {512, 2}, {512, 4}, {512, 8}, {1024, 2}, {1024, 4}, {2048, 16}},
       tlbs[] = {{16, 4}, {16, 6}, {32, 8}, {128, 4}};
     for (const auto& shape : caches) {
         CAPTURE(shape.sets);

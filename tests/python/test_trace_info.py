@@ -12,8 +12,9 @@ from traced_program import GOLDEN
 
 from pagelens import _core
 from pagelens.accesses.trace import open_trace
+from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.errors import Failure, UsageError
-from pagelens.machine import load_machine
+from pagelens.machine import list_machines, load_machine
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -61,6 +62,23 @@ def test_refuses_a_machine_whose_l1_the_trace_is_not_exact_for() -> None:
     )
     with pytest.raises(UsageError, match=r"64 sets x 4 ways.* at least 64 sets x 8 ways"):
         open_trace(GOLDEN).compile(machine.model_copy(update={"l1": l1}), 12)
+
+
+def test_an_old_trace_for_an_l1_of_four_ways_is_to_be_traced_again() -> None:
+    with pytest.raises(UsageError, match=r"its L1 has 256 sets x 4 ways.*; trace the program again, or"):
+        open_trace(GOLDEN).lines_in_order(load_machine("graviton4-2s"))
+
+
+def test_a_new_trace_serves_all_machines_but_one(tmp_path: Path) -> None:
+    with TraceRecorder(tmp_path / "new.trace", "new") as recorder:
+        recorder.access(0, [0x10000], stores=True)
+    recorded = open_trace(tmp_path / "new.trace").trace
+    refused = {
+        name
+        for name in list_machines()
+        if not recorded.is_exact_for(((m := load_machine(name)).l1.sets, m.l1.ways.value))
+    }
+    assert refused == {"interlagos"}
 
 
 def test_json_has_everything(pagelens: Run) -> None:

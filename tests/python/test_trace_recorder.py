@@ -78,7 +78,7 @@ def test_every_cache_moves_the_lines_that_the_accesses_make_it_move(
     trace = _core.Trace(str(path))
     assert trace.summary is not None
     assert (trace.summary.accesses, trace.summary.instructions) == (len(accesses), 3 * len(accesses))
-    for sets, ways in ((64, 8), (64, 12), (128, 8), (512, 2)):
+    for sets, ways in ((64, 8), (64, 12), (128, 8), (256, 4), (512, 2)):
         assert trace.is_exact_for((sets, ways))
         expected, found = moves_of_a_cache(accesses, sets, ways), moves_of_a_trace(path, sets, ways)
         assert len(found) == len(expected)
