@@ -1,8 +1,6 @@
 #include "hooks/mpi_turns.h"
 
-#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "hooks/pagelens.h"
 
@@ -51,13 +49,36 @@ void mpi_take_back(const struct mpi_turn* turn) {
     if (counter->next.number == turn->number + 1) --counter->next.number;
 }
 
+/* These write what printf would, in a fraction of the instructions, each of which is traced. */
+static char* write_hexadecimal(char* at, uint64_t value) {
+    for (int shift = 60; shift >= 0; shift -= 4) *at++ = "0123456789abcdef"[value >> shift & 15];
+    return at;
+}
+
+static char* write_decimal(char* at, int value) {
+    char digits[10];
+    int count = 0;
+    unsigned rest = value < 0 ? -(unsigned)value : (unsigned)value;
+    do digits[count++] = (char)('0' + rest % 10);
+    while (rest /= 10);
+    if (value < 0) *at++ = '-';
+    while (count > 0) *at++ = digits[--count];
+    return at;
+}
+
 void mpi_tell(const struct mpi_turn* turn, bool comes, bool waits) {
     if (turn->communicator == 0) return;
-    struct pagelens_meeting meeting = {turn->number, comes, waits, ""};
-    const int bytes =
-        snprintf(meeting.place, sizeof meeting.place, "%016llx %d %d %d",
-                 (unsigned long long)turn->communicator, turn->from, turn->to, turn->tag);
+    struct pagelens_meeting meeting;
+    meeting.turn = turn->number;
+    meeting.comes = comes;
+    meeting.waits = waits;
+    char* at = write_hexadecimal(meeting.place, turn->communicator);
+    const int numbers[] = {turn->from, turn->to, turn->tag};
+    for (int i = 0; i < 3; ++i) {
+        *at++ = ' ';
+        at = write_decimal(at, numbers[i]);
+    }
     struct pagelens_record record = {PAGELENS_MEETING, (uintptr_t)&meeting,
-                                     offsetof(struct pagelens_meeting, place) + (size_t)bytes};
+                                     (uint64_t)(at - (char*)&meeting)};
     pagelens_ring(&record);
 }

@@ -68,6 +68,7 @@ static void others(void) {
     MPI_Irecv(&got[0], 1, MPI_DOUBLE, last, 10, MPI_COMM_WORLD, &requests[0]); /* never sent */
     MPI_Cancel(&requests[0]);
     MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD); /* otherwise it may get what is sent here */
     MPI_Sendrecv_replace(&value, 1, MPI_DOUBLE, next, 10, last, 10, MPI_COMM_WORLD, &status);
 }
 
