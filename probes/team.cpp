@@ -1,13 +1,14 @@
 #include "probes/team.hpp"
 
 #include <emmintrin.h>
-#include <omp.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>
 #include <string>
+#include <system_error>
+#include <thread>
 
 #include "probes/clock.hpp"
 #include "probes/failure.hpp"
@@ -75,24 +76,41 @@ Member::Part Member::part_of(std::size_t n, std::size_t unit) const {
 
 void run_pinned(std::span<const int> cpus, const std::function<void(const Member&)>& work) {
     check(cpus);
-    const auto count = static_cast<unsigned>(cpus.size());
-    Barrier barrier(count);
+    const std::size_t count = cpus.size();
+    Barrier barrier(static_cast<unsigned>(count));
     std::atomic<int> error{0};
-#pragma omp parallel num_threads(count)
-    if (omp_get_num_threads() != static_cast<int>(count)) {
-        error = EAGAIN;
-    } else {
-        const auto index = static_cast<std::size_t>(omp_get_thread_num());
+    const auto take_part = [&](std::size_t index) {
         CpuSet before, own;
         own.add(cpus[index]);
         if (!before.read() || !own.apply()) error = errno;
         barrier.wait();
         if (error == 0) work(Member{index, count, barrier});
         if (!before.apply()) error = errno;
+    };
+    // Nobody goes to the barrier before all threads exist, because the system may refuse the last.
+    enum Start { waiting, all_exist, one_refused };
+    std::atomic<Start> start{waiting};
+    std::vector<std::thread> others;
+    others.reserve(count - 1);
+    try {
+        while (others.size() + 1 < count) {
+            others.emplace_back([&, index = others.size() + 1] {
+                start.wait(waiting);
+                if (start == all_exist) take_part(index);
+            });
+        }
+        start = all_exist;
+    } catch (const std::system_error& refused) {
+        error = refused.code().value();
+        start = one_refused;
     }
-    if (error == EAGAIN) {
-        throw Failure(EAGAIN, "cpus: OpenMP gives fewer than " + std::to_string(count) +
-                                  " threads; unset OMP_THREAD_LIMIT");
+    start.notify_all();
+    if (start == all_exist) take_part(0);
+    for (std::thread& other : others) other.join();
+    if (start == one_refused) {
+        throw Failure(error, "cpus: the system refuses the thread of processor " +
+                                 std::to_string(cpus[others.size() + 1]) +
+                                 "; raise `ulimit -u` or `ulimit -v`, or name fewer processors");
     }
     if (error != 0) throw Failure(error, "cpus: sched_setaffinity failed");
 }

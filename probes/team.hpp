@@ -36,10 +36,10 @@ struct Member {
     [[nodiscard]] Part part_of(std::size_t n, std::size_t unit) const;
 };
 
-// Calls work(member) in as many OpenMP threads as there are processors, each pinned to its own, and
-// gives every thread its former affinity back. `work` must not throw.
+// Calls work(member) in as many threads as there are processors, each pinned to its own. The
+// calling thread is the first of them, and gets its former affinity back. `work` must not throw.
 // std::invalid_argument: no processor, one that is named twice, or one that this thread may not
-// use. Failure: OpenMP gives fewer threads (OMP_THREAD_LIMIT).
+// use. Failure: the system gives fewer threads.
 void run_pinned(std::span<const int> cpus, const std::function<void(const Member&)>& work);
 
 // Keeps the calling thread, and threads that it begins meanwhile, on these processors.

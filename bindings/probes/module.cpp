@@ -1,5 +1,5 @@
 // The extension module of the measuring kernels, apart from _core so that only what measures loads
-// OpenMP.
+// them.
 #include <nanobind/nanobind.h>
 
 #include "bindings/probes/register.hpp"
@@ -24,7 +24,7 @@ NB_MODULE(_probes, m) {
     nanobind::set_leak_warnings(false);  // as in _core
     nanobind::register_exception_translator(translate);
     m.doc() =
-        "The measuring kernels (C++, OpenMP); see docs/decisions/probes.md.\n\n"
+        "The measuring kernels (C++); see docs/decisions/probes.md.\n\n"
         "Every call releases the GIL, pins its threads to the processors named and gives them "
         "their "
         "affinity back. Wrong arguments are a ValueError, what the operating system refuses an "

@@ -125,7 +125,7 @@ def _probe(
     job: Job, found: Audit, model: Machine, system: System, free: FrameMap | None, progress: Progress
 ) -> Probe:
     """Take memory only if its frames can be seen; otherwise judge by the model's rule alone."""
-    from pagelens import _probes  # loads OpenMP, which takes time; other audits do not need it
+    from pagelens import _probes  # takes time to load; other audits do not need it
 
     require_room(found, job.size, job.pages, _probes.available_bytes())
     frames = None

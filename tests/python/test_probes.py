@@ -30,10 +30,36 @@ def one_line(error: pytest.ExceptionInfo[Exception]) -> str:
     return text
 
 
-def test_the_core_module_does_not_load_openmp():
-    program = "import pagelens._core; print('libgomp' in open('/proc/self/maps').read())"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "False"
+# Two sums of 8 KiB by two threads, after what stands in the place of BETWEEN.
+SUMS = """
+import os, resource
+from pagelens import _probes
+cpus = sorted(os.sched_getaffinity(0))[:2]
+memory = _probes.Memory(1 << 20, _probes.Pages.small, cpus[:1], [0])
+def measure():
+    return _probes.l2sum(memory, 8192, 8192, 1, 2, cpus, _probes.Isa.sse2)
+BETWEEN
+measure()
+"""
+
+
+def sums(between: str) -> subprocess.CompletedProcess[str]:
+    program = SUMS.replace("BETWEEN", between)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.skipif(len(ALL) < 2, reason="needs two processors")
+def test_a_process_that_has_measured_can_fork_and_measure_again():
+    result = sums("measure()\nchild = os.fork()\nif child: os._exit(os.waitpid(child, 0)[1])")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.skipif(len(ALL) < 2, reason="needs two processors")
+def test_a_thread_that_the_system_refuses_is_named_with_the_remedy():
+    used = "int(open('/proc/self/statm').read().split()[0]) * 4096"
+    result = sums(f"resource.setrlimit(resource.RLIMIT_AS, ({used} + (1 << 20),) * 2)")
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("BlockingIOError") and f"processor {ALL[1]};" in last and "ulimit" in last  # noqa: PT018
 
 
 def test_memory_has_a_frame_for_every_page_or_shows_none(memory: Memory):
