@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/accesses/compressor.hpp"
 #include "core/accesses/event.hpp"
 #include "core/accesses/output_file.hpp"
 #include "core/accesses/trace_format.hpp"
@@ -123,6 +124,7 @@ class TraceWriter {
 
     std::mutex mutex_;  // guards the file, the fields and the map of encoders
     OutputFile file_;
+    Compressor compressor_;
     std::atomic<int> error_{0};
     std::atomic<std::uint64_t> bytes_{0};
     bool readable_ = false;

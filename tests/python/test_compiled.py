@@ -188,6 +188,30 @@ def test_threads_are_cancelled_where_they_would_be_alone(
     traced(pagelens, tmp_path, compiled("cancel"))
 
 
+def test_what_operator_new_allocates_has_its_name(pagelens: Run, tmp_path: Path) -> None:
+    words = 1 << 17
+    code = f"volatile double* a = new double[{words}]; for (int i = 0; i < {words}; ++i) a[i] = 1;"
+    (tmp_path / "vector.cpp").write_text(f"int main() {{ {code} }}")
+    command = ["g++", "-O1", *compile_flags("gcc"), "vector.cpp", "-o", "vector"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    workload = traced(pagelens, tmp_path, tmp_path / "vector")
+    assert [item.name for item in workload.objects if item.bytes == 8 * words] == ["main (vector.cpp:1)"]
+
+
+def test_a_quick_exit_ends_the_trace(pagelens: Run, compiled: Build, tmp_path: Path) -> None:
+    workload = traced(pagelens, tmp_path, compiled("quick_exit"), status=5)
+    assert workload.trace.summary.exit_status == 5
+    assert workload.trace.summary.accesses == pytest.approx(2 << 20, rel=0.01)  # also those of its handler
+
+
+def test_the_writer_does_not_wait_for_an_allocator_that_waits_for_it(
+    pagelens: Run, compiled: Build, tmp_path: Path
+) -> None:
+    """A handler of a signal may interrupt libc's allocator, too; this program's touches 64 MiB."""
+    workload = traced(pagelens, tmp_path, compiled("own_malloc"))
+    assert workload.trace.summary.accesses >= 2 << 20
+
+
 def test_a_script_starts_the_program(pagelens: Run, compiled: Build, tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text(f"#!/bin/sh\n{compiled('copy')} 1\n{compiled('copy')} 2\nexit 0\n")

@@ -32,7 +32,8 @@ namespace {
 
 constexpr const char* options_variable = "PAGELENS_TRACER";
 
-pid_t process = 0;  // which is traced; a child of vfork has its parent's memory
+int quick_status = 0;  // as the program gave it to quick_exit
+pid_t process = 0;     // which is traced; a child of vfork has its parent's memory
 
 // Fills the thread's shadow stack from its real one: the compiler tells of no calls.
 void know_calls(ShadowStack& stack) {
@@ -143,6 +144,7 @@ void begin() {
         ::_exit(1);
     }
     ::on_exit([](int status, void*) { finish(status & 0xff); }, nullptr);
+    ::at_quick_exit([] { finish(quick_status & 0xff); });
     ::pthread_atfork(before_fork, after_fork, in_child);
     stage = !options.region.empty() ? Stage::waiting
             : options.skip > 0      ? Stage::skipping
@@ -202,6 +204,13 @@ EXPORT void __tsan_init() {
     std::call_once(begun, begin);
 }
 
+// What at_quick_exit() has registered learns no status.
+EXPORT void quick_exit(int status) noexcept {
+    static auto* const real = reinterpret_cast<void (*)(int)>(::dlsym(RTLD_NEXT, "quick_exit"));
+    quick_status = status;
+    real(status);
+    __builtin_unreachable();
+}
 // These functions end the process without what on_exit() has registered.
 EXPORT void _exit(int status) {
     finish(status & 0xff);
