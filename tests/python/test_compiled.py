@@ -198,6 +198,24 @@ def test_what_operator_new_allocates_has_its_name(pagelens: Run, tmp_path: Path)
     assert [item.name for item in workload.objects if item.bytes == 8 * words] == ["main (vector.cpp:1)"]
 
 
+def test_a_block_is_freed_after_an_error_of_dlsym(pagelens: Run, compiled: Build, tmp_path: Path) -> None:
+    """dlsym frees the text of an error that nobody asked for, when it is called again."""
+    traced(pagelens, tmp_path, compiled("pending_error"))
+
+
+@pytest.mark.skipif(not shutil.which("mpicc.mpich"), reason="no MPICH")
+def test_ranks_of_mpich(pagelens_command: Path, tmp_path: Path) -> None:
+    source = ROOT / "tests/programs/mpi_sum.c"
+    subprocess.run(["mpicc.mpich", "-O1", *compile_flags("gcc"), source, "-o", tmp_path / "sum"], check=True)
+    command = ["mpirun.mpich", "-n", "2", pagelens_command, "trace", "-o", "%r.trace", "--", "./sum"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    for rank in "01":
+        workload = open_trace(tmp_path / f"{rank}.trace")
+        assert "compiled" in workload.trace.producer
+        assert lines_of_arrays(workload, 1 << 20) == pytest.approx([MIB_LINES], abs=4)
+
+
 def test_a_quick_exit_ends_the_trace(pagelens: Run, compiled: Build, tmp_path: Path) -> None:
     workload = traced(pagelens, tmp_path, compiled("quick_exit"), status=5)
     assert workload.trace.summary.exit_status == 5

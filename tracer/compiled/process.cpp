@@ -126,6 +126,7 @@ Engine engine() {
 void begin() {
     const Inside inside;
     find_memory_functions();
+    find_allocator();
     const char* const text = ::getenv(options_variable);
     if (text == nullptr) return;
     try {

@@ -76,6 +76,8 @@ class Call {
     SystemCall call_;
 };
 
+bool glibc_allocates = false;
+
 // A block of glibc's allocator that is a mapping of its own. The two words before a block are the
 // distance to the mapping's begin and the rest of its size, whose bit 1 marks such a block (glibc,
 // malloc/malloc.c, IS_MMAPPED). Other allocators give no mappings back.
@@ -83,13 +85,7 @@ struct OwnMapping {
     std::uint64_t begin = 0, bytes = 0;
 
     explicit OwnMapping(const void* block) {
-        static const bool glibc = [] {
-            Dl_info allocator{}, libc{};
-            return ::dladdr(reinterpret_cast<void*>(NEXT(free)), &allocator) != 0 &&
-                   ::dladdr(::dlsym(RTLD_NEXT, "gnu_get_libc_version"), &libc) != 0 &&
-                   allocator.dli_fbase == libc.dli_fbase;
-        }();
-        if (block == nullptr || !glibc) return;
+        if (block == nullptr || !glibc_allocates) return;
         const auto* const words = static_cast<const std::uint64_t*>(block);
         const std::uint64_t before = words[-2], size = words[-1];
         if ((size & 2) == 0) return;
@@ -109,6 +105,14 @@ void* run_thread(void* given) {
 }
 
 }  // namespace
+
+// Not when a block is freed: dlsym() frees the text of the last error, and would come here again.
+void find_allocator() {
+    Dl_info allocator{}, libc{};
+    glibc_allocates = ::dladdr(reinterpret_cast<void*>(NEXT(free)), &allocator) != 0 &&
+                      ::dladdr(::dlsym(RTLD_NEXT, "gnu_get_libc_version"), &libc) != 0 &&
+                      allocator.dli_fbase == libc.dli_fbase;
+}
 
 int real_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
                         void* argument) {
