@@ -12,6 +12,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "hooks/newer_functions.h"
 #include "ioapply/descriptors.h"
 #include "ioapply/direct.h"
 #include "ioapply/hdf5.h"

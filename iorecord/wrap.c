@@ -21,6 +21,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "hooks/newer_functions.h"
 #include "iorecord/files.h"
 #include "iorecord/log.h"
 #include "iorecord/operation.h"

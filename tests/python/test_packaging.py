@@ -57,9 +57,9 @@ def test_easybuild_has_the_dependencies() -> None:
 
 def test_containers_are_installed_by_the_script_that_is_tested() -> None:
     script = "packaging/install-on-debian"
-    for recipe in ("packaging/Dockerfile", "packaging/pagelens.def", "scripts/test-debian13"):
+    for recipe in ("packaging/Dockerfile", "packaging/pagelens.def", "scripts/test-debian"):
         assert f"/{script} /opt/pagelens" in (ROOT / recipe).read_text()
-    for file in (script, "scripts/test-debian13", "scripts/test-installed"):
+    for file in (script, "scripts/test-debian", "scripts/test-installed"):
         subprocess.run(["bash", "-n", ROOT / file], check=True)
     build = re.search(r'\[build\]="(.*)"', (ROOT / "scripts/setup").read_text())
     assert build is not None

@@ -7,7 +7,6 @@
 #include <drutil.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -32,6 +31,8 @@
 
 // Is DynamoRIO's by scripts/dynamorio.patch.
 extern "C" void dr_let_signals_interrupt(void* context, byte* return_address);
+// Is glibc's from version 2.32 on.
+extern "C" [[gnu::weak]] char __libc_single_threaded;
 
 namespace pagelens {
 namespace {
@@ -86,9 +87,19 @@ struct Registers : dr_mcontext_t {
     }
 };
 
+// tcbhead_t.pointer_guard of the thread in which the client's libc began.
+const std::uint64_t first_guard = [] {
+    std::uint64_t guard;
+    __asm__("movq %%fs:0x30, %0" : "=r"(guard));
+    return guard;
+}();
+
 // The client's own libc was not told of the program's threads, and would leave out its locks.
+// Before glibc 2.34 it also calls libpthread by pointers that were encoded with the first thread's
+// guard.
 void tell_libc_of_threads() {
-    __libc_single_threaded = 0;
+    __asm__ volatile("movq %0, %%fs:0x30" ::"r"(first_guard) : "memory");
+    if (&__libc_single_threaded != nullptr) __libc_single_threaded = 0;
     __asm__ volatile("movl $1, %%fs:0x18" ::
                          : "memory");  // tcbhead_t.multiple_threads (glibc 2.2 on)
 }

@@ -1,7 +1,8 @@
 // Parts of libc for the client, where DynamoRIO's loader hands out none or others.
 //
 // - libgcc asks the dynamic loader which unwind tables hold an address, for exceptions. Nothing but
-//   the client is ever unwound.
+//   the client is ever unwound. A libgcc for a glibc before 2.35 asks by dl_iterate_phdr instead,
+//   which the loader hands out.
 // - For open, close, read and write the loader takes DynamoRIO's functions of these names, which
 //   have other flags and do not set errno.
 // - Its memcpy, memmove and memset move byte by byte, and are most of some traces' time.
@@ -41,8 +42,10 @@ int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept;
 int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex);
 int pthread_cond_signal(pthread_cond_t* condition) noexcept;
 int pthread_cond_broadcast(pthread_cond_t* condition) noexcept;
+#if __GLIBC_PREREQ(2, 35)
 extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
 int _dl_find_object(void* address, struct dl_find_object* found) noexcept;
+#endif
 }
 #pragma GCC visibility pop
 
@@ -173,6 +176,7 @@ void operator delete(void* memory, std::size_t, std::align_val_t alignment) noex
     ::operator delete(memory, alignment);
 }
 
+#if __GLIBC_PREREQ(2, 35)
 int _dl_find_object(void* address, struct dl_find_object* found) noexcept {
     const auto base = reinterpret_cast<std::uintptr_t>(&__ehdr_start);
     const auto* headers = reinterpret_cast<const Elf64_Phdr*>(
@@ -191,3 +195,4 @@ int _dl_find_object(void* address, struct dl_find_object* found) noexcept {
     found->dlfo_eh_frame = reinterpret_cast<void*>(tables);
     return 0;
 }
+#endif
