@@ -65,8 +65,7 @@ ATOMICS(64, 8, uint64_t)
  */
 __extension__ typedef unsigned __int128 uint128;
 
-__attribute__((target("cx16"))) static uint128 exchange_if(volatile uint128* p, uint128 expected,
-                                                           uint128 v) {
+static uint128 exchange_if(volatile uint128* p, uint128 expected, uint128 v) {
     return __sync_val_compare_and_swap(p, expected, v);
 }
 
