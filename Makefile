@@ -55,7 +55,9 @@ $(STAMPS)/modules: FORCE
 FORCE:
 
 # The editable package; its build folder is kept, so only what changed is compiled.
-$(STAMPS)/package: $(STAMPS)/python $(NATIVE_SOURCES) $(STAMPS)/modules
+# A DynamoRIO that was built from another patch lacks what the client calls.
+$(STAMPS)/package: $(STAMPS)/python $(NATIVE_SOURCES) scripts/build-engine scripts/dynamorio.patch $(STAMPS)/modules
+	@if [ -d build/engine/dynamorio ]; then scripts/build-engine || echo "engine: not built; QEMU runs traced programs"; fi
 	@echo "setup: compiling pagelens; from nothing, some minutes on 2 cores"
 	@pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@cp .venv/lib/python3.*/site-packages/pagelens/_{core,probes}.pyi pagelens/  # generated; mypy reads them beside the sources
