@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+from pagelens.errors import UsageError
 from pagelens.host.numa_nodes import FOLDER
 from pagelens.host.system import System
 
@@ -26,6 +27,30 @@ def binding_in_words(root: Path = Path("/"), allowed: Collection[int] | None = N
     of_own = {node for node, cpus in nodes.items() if cpus & own} or {0}
     of_all = {node for node, cpus in nodes.items() if cpus & every} or {0}
     return " ".join(map(write_list, (own, every, of_own, of_all)))
+
+
+def named_processors(text: str, option: str) -> list[int]:
+    """Return the processors of a list such as 0-3,8, ascending. Errors call it `option`.
+
+    Raises UsageError if it is no such list, or if this process may not use them.
+    """
+    may = os.sched_getaffinity(0)
+    found = read_list(text.replace(" ", ""))
+    if not found:
+        raise UsageError(f"{option} {text!r}: numbers and ranges of processors, such as 0-3,8")
+    if not found <= may:
+        raise UsageError(f"{option} {text!r}: this process may run on {write_list(may)}")
+    return sorted(found)
+
+
+def all_but(left: int) -> list[int]:
+    """Return all processors of this process but so many, the last ones. Raises UsageError if none stays."""
+    may = sorted(os.sched_getaffinity(0))
+    if not 0 <= left < len(may):
+        raise UsageError(
+            f"--leave-cores {left}: this process may use {len(may)}, and one must stay: 0 to {len(may) - 1}"
+        )
+    return may[: len(may) - left]
 
 
 def read_list(text: str) -> set[int]:

@@ -37,10 +37,6 @@ from .importers.import_log import (
 from .page import (
     render_page as render_page,
 )
-from .processors import (
-    all_but as all_but,
-    named_processors as named_processors,
-)
 from .predict import (
     predict_transfers as predict_transfers,
 )

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pagelens import _probes
 from pagelens.errors import UsageError
+from pagelens.host.process_binding import named_processors
 
 _MOST_POINTS = 4096
 
@@ -70,27 +71,7 @@ def stores_of(name: str | None, kernel: _probes.StreamKernel, n: int, cpus: Sequ
 
 def cpus_of(text: str | None) -> list[int]:
     """Return the named processors, or else all that this process may run on."""
-    allowed = sorted(os.sched_getaffinity(0))
-    if text is None:
-        return allowed
-    found: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()) or len(first + last) > 12:
-            raise UsageError(f"--cpus {text!r}: numbers and ranges, such as 0-3,8")
-        if int(last or first) < int(first):
-            raise UsageError(f"--cpus {text!r}: a range begins with its lower number, such as 0-3")
-        found.extend(range(int(first), int(last or first) + 1)[: len(allowed) + 1])
-    wrong = next((cpu for cpu in found if cpu not in allowed), None)
-    if wrong is not None or not found:
-        raise UsageError(f"--cpus {text!r}: this process may run on {_ranges(allowed)}")
-    return list(dict.fromkeys(found))
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    text = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else str(numbers[0])
-    whole = list(numbers) == list(range(numbers[0], numbers[-1] + 1))
-    return text if whole else ",".join(map(str, numbers))
+    return sorted(os.sched_getaffinity(0)) if text is None else named_processors(text, "--cpus")
 
 
 def _chosen(

@@ -7,6 +7,7 @@ from threading import Event
 
 from pagelens.errors import Failure
 from pagelens.files import write_whole
+from pagelens.host.process_binding import write_list
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.study.parts import command_of_part, missing_parts, size_of_parts
 from pagelens.study.points_to_simulate import PointsToSimulate
@@ -50,7 +51,7 @@ def _submit(work: PointsToSimulate) -> str:
     )
     write_whole(script, lambda partial: partial.write_text(text))
     words = [
-        "sbatch", "--parsable", f"--array={_ranges(missing_parts(work))}", "--job-name=pagelens-study",
+        "sbatch", "--parsable", f"--array={write_list(missing_parts(work))}", "--job-name=pagelens-study",
         f"--output={folder.resolve()}/%A_%a.log", str(script.resolve()),
     ]  # fmt: skip
     done = _run(words)
@@ -109,14 +110,3 @@ def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
         raise Failure(
             f"--on slurm: there is no {words[0]} here; run this on a node of the cluster, or leave out --on"
         ) from None
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Return the numbers as sbatch writes an array: "0-3,7"."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)

@@ -14,8 +14,9 @@ from preloaded import programs_as_they_come
 from run_library import PROGRAMS, build
 
 from pagelens.errors import Failure, UsageError
+from pagelens.host import all_but, named_processors
 from pagelens.host.native_files import native_file
-from pagelens.io import all_but, apply, named_processors, open_recording
+from pagelens.io import apply, open_recording
 from pagelens.io.apply import Advice, compare, parse_hint, written_files
 from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.kinds import KINDS
@@ -264,7 +265,7 @@ def test_processors_are_left_to_the_kernel(pagelens: Run, tmp_path: Path) -> Non
     cores = len(os.sched_getaffinity(0))
     words = ["io", "run", "--apply", "hints", "--leave-cores", "1"]
     assert pagelens(*words, "--", "nproc").stdout == f"{cores - 1}\n"
-    compare(["sh", "-c", f"nproc >>{tmp_path}/told"], Advice(None, (), all_but(1)), 1, [])
+    compare(["sh", "-c", f"nproc >>{tmp_path}/told"], Advice(None, (), tuple(all_but(1))), 1, [])
     assert (tmp_path / "told").read_text() == f"{cores}\n{cores - 1}\n"
     assert len(os.sched_getaffinity(0)) == cores
     bad = pagelens("io", "run", "--leave-cores", str(cores), "--", "true")
@@ -279,9 +280,9 @@ def test_a_program_runs_on_the_processors_that_are_named(
     words = ["io", "run", "--apply", "hints", "--cores"]
     told = pagelens(*words, str(last), "--", "grep", "Cpus_allowed_list", "/proc/self/status")
     assert told.stdout.split() == ["Cpus_allowed_list:", str(last)]
-    for bad, why in (("1-", "such as 0-3,8"), ("3-2", "such as 0-3,8"), ("99999", "this process may use")):
+    for bad, why in (("1-", "such as 0-3,8"), ("3-2", "such as 0-3,8"), ("99999", "this process may run on")):
         with pytest.raises(UsageError, match=why):
-            named_processors(bad)
+            named_processors(bad, "--cores")
 
 
 def test_the_command_becomes_the_program(pagelens: Run) -> None:

@@ -11,7 +11,6 @@ import pytest
 from slurm_cluster import SlurmCluster, cluster, running_cluster
 
 import pagelens as pl
-from pagelens.study.slurm import _ranges
 
 __all__ = ["cluster", "running_cluster"]  # fixtures
 
@@ -133,10 +132,6 @@ def test_a_job_that_fails_says_where_the_reason_is(cluster: SlurmCluster, folder
     job = (folder / "out/slurm/job").read_text().strip()
     assert f"job {job} has ended and 2 of 2 points are missing" in done.stderr
     assert "cannot read" in (folder / f"out/slurm/{job}_0.log").read_text()
-
-
-def test_an_array_is_written_as_ranges() -> None:
-    assert _ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
 
 
 def test_without_slurm_the_command_says_so(folder: Path, tmp_path: Path) -> None:

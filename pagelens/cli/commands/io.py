@@ -250,13 +250,12 @@ def run_command(
     A preloaded library makes them direct. What it cannot prove safe stays unchanged.
     --compare records the program first, and also compares the files it writes.
     """
+    from pagelens.host import all_but, named_processors
     from pagelens.io import (
         LEAST,
         MOST,
         Advice,
-        all_but,
         become_applied,
-        named_processors,
         parse_hint,
         parse_property,
         without_effect,
@@ -265,7 +264,11 @@ def run_command(
 
     if cores is not None and leave_cores:
         raise UsageError(f"--cores {cores}: not with --leave-cores; name the processors that are to be used")
-    bound = named_processors(cores) if cores is not None else all_but(leave_cores) if leave_cores else ()
+    bound: list[int] = []
+    if cores is not None:
+        bound = named_processors(cores, "--cores")
+    elif leave_cores:
+        bound = all_but(leave_cores)
     if apply not in ("direct", "hints") or (apply == "hints" and not (hint or hdf5 or bound)):
         raise UsageError(f"--apply {apply}: direct, or hints with a --hint, --hdf5, --cores or --leave-cores")
     smallest = parse_size(request, "--request")
@@ -274,7 +277,7 @@ def run_command(
     advice = Advice(
         smallest if apply == "direct" else None,
         tuple(map(parse_hint, hint or ())),
-        bound,
+        tuple(bound),
         tuple(map(parse_property, hdf5 or ())),
     )
     for line in without_effect(command) if advice.preloads else ():
