@@ -175,8 +175,8 @@ def _dram(runs: Runs) -> Row:
         Kind.DERIVED,
         value("all", share=1),
         value(
-            f"in {increased:.0%} of them, by {slow.max() if len(slow) else 0:.0%} at most; elsewhere by "
-            f"{np.quantile(fast, 0.99):.1%} at most in 99%",
+            f"in {increased:.0%} of them, by {slow.max() if len(slow) else 0:.0%} at most; in 99% of the "
+            f"others by {np.quantile(fast, 0.99):.1%} at most",
             share=increased,
             elsewhere=float(np.quantile(fast, 0.99)),
         ),
@@ -314,6 +314,7 @@ STUDY = Study(
     "the talk's annotated slides, January 2019",
     run,
     "Machine file skx-8160, one socket. DGEMM's loops with the blocks of BLIS for this processor, on pages "
-    "drawn at random for each run (2 MiB) or at the beginning of a page (1 GiB); 4 slivers of B after 8, of "
-    "all lines one in 32. The talk's runs: 500 nodes, 7 each.",
+    "drawn at random for each run (2 MiB) or at the beginning of a page (1 GiB). Counted "
+    "are 4 slivers of B after 8 that warm the caches up, and one line in 32. The talk's runs: "
+    "500 nodes, 7 each.",
 )

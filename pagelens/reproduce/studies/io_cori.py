@@ -229,7 +229,7 @@ def _direct(direct: Mapping[str, Sequence[tuple[int, float]]]) -> list[Row]:
                     f"{close:.0%} of them within 25%, off by {off:.0%} on average", near=close, mean_error=off
                 ),
                 close >= _LEAST_NEAR,
-                f"So many times what one process on KNL writes ({first:.1f} MiB/s). Each waits for its own "
+                f"Each process writes as fast as one alone on KNL ({first:.1f} MiB/s): it waits for its own "
                 "operation, so processors make no difference.",
             )
         )
@@ -253,7 +253,7 @@ def _writers() -> list[Row]:
                     ", ".join(map(str, obtained[1:])) + f" MiB/s, off by {off:.0%} on average", mean_error=off
                 ),
                 all(near(a, b) for a, b in pairs),
-                "So many times one writer, up to what Haswell's nodes reach with 32 writers.",
+                "Each writer writes as fast as one alone, up to what Haswell's nodes reach with 32 writers.",
             )
         )
     return rows

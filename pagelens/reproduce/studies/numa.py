@@ -25,7 +25,7 @@ SCHEDULER = "K. Prateek Nayak, lkml 2022-02, Adjust NUMA imbalance for multiple 
 INTERLEAVE = "G. Price, lkml 2024-02, cover letter of weighted interleave v5"
 MIRROR = "github.com/ggml-org/llama.cpp/pull/27986"
 TURIN = "Chips and Cheese, Evaluating Uniform Memory Access Mode on AMD's Turin"
-HOST = "Files of two sockets give {low:.2f} to {high:.2f}."
+HOST = "Machine files of two sockets give {low:.2f} to {high:.2f}."
 NO_HOST = "The processor is not named. "
 PCIE, PCIE_REMOTE = 12.15e9, 3.78e9  # of a P100, from host memory of its own socket and of the other one
 MI210 = 28e9  # bytes a second, of copies to one such GPU
@@ -144,8 +144,8 @@ def _first_touch(found: Rates) -> tuple[Row, ...]:
             "B. Wang, lkml 2024-03: 116 and 44.6 s",
             116 / 44.6,
             1 / over_machines(found, "serial")[0],
-            "Balancing is not modelled. Obtained is the most that it can gain, from all pages on one node to "
-            f"all at home: {1 / over_machines(found, 'serial')[1]:.1f} to "
+            "Balancing is left out here. Obtained is the most that it can gain, from all pages on one node "
+            f"to all at home: {1 / over_machines(found, 'serial')[1]:.1f} to "
             f"{1 / over_machines(found, 'serial')[0]:.1f} on two sockets.",
         ),
     )
@@ -214,8 +214,8 @@ def _interleaved(found: Rates) -> tuple[Row, ...]:
             f"{MIRROR}: 2.88 and 7.89 tokens/s",
             2.88 / 7.89,
             serial[0],
-            "Neither the processor nor where the pages were left is published. If all were on one node: "
-            + HOST.format(low=serial[0], high=serial[1]),
+            "Neither the processor nor where the pages were left is published. Obtained is for all on "
+            "one node. " + HOST.format(low=serial[0], high=serial[1]),
         ),
         _shown(
             "A mixture of experts on two EPYC: NPS0 over replicated",
@@ -389,7 +389,7 @@ STUDY = Study(
     "NUMA nodes: first touch, interleaving, threads",
     "twenty documents, each named in its row",
     run,
-    "One machine file for each machine; programs/numa_cases.py states the conditions apart from the figures. "
-    "Loops have ordinary stores, whose lines are fetched and not counted. Where a host is not named, what "
-    "comes out is shown for two sockets of four processors.",
+    "One machine file for each machine; pagelens/reproduce/programs/numa_cases.py states the conditions "
+    "apart from the figures. Loops have ordinary stores, whose lines are fetched and not counted. Where a "
+    "host is not named, what comes out is shown for two sockets of each of four processors.",
 )
