@@ -84,7 +84,7 @@ def format_rate(bytes_per_second: float, digits: int = 3) -> str:
 def format_time(seconds: float, digits: int = 3) -> str:
     """Return text such as "1.23 ms"."""
     units = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("ps", 1e-12))
-    return _format(seconds, units, digits)
+    return _format(seconds if abs(seconds) >= 0.5e-12 else 0, units, digits)  # less is an error of rounding
 
 
 def format_count(count: float, digits: int = 3) -> str:

@@ -232,6 +232,6 @@ def _largest_object(objects: Table | None) -> Iterator[str]:
             )
         )
         yield (
-            f"The object that changes most is `{first.name}`: it {how}, which is "
+            f"The object that changes most is `{first.name}`: it {how}, a change by "
             f"{format_share(abs(moved) / total)} of all lines in A."
         )

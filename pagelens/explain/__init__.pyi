@@ -1,8 +1,8 @@
 from .analysis import explain as explain
 from .assumptions import Tried as Tried
 from .cause_words import (
-    attributed_in_words as attributed_in_words,
     interaction_in_words as interaction_in_words,
+    mean_in_words as mean_in_words,
 )
 from .job_cost import job_cost_in_words as job_cost_in_words
 from .model import (

@@ -133,6 +133,12 @@ def attributed_in_words(e: Explanation) -> str:
     return "the nodes" if of_nodes <= {e.sample.nodes} else f"{min(of_nodes)} nodes"
 
 
+def mean_in_words(e: Explanation) -> str:
+    """Say over how many nodes the parts of an attribution are means."""
+    nodes = attributed_in_words(e)
+    return nodes if nodes == "one node" else f"mean over {nodes}"
+
+
 def interaction_in_words(a: AttributionRecord) -> str:
     """Say what the interaction of an attribution means; empty if it is less than 2% of the time."""
     if abs(a.interaction_s) <= (MATTERS - 1) * a.time_s:

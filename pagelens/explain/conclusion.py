@@ -30,6 +30,7 @@ from pagelens.explain.words import (
     RESOURCES_IN_WORDS,
     as_long,
     few_nodes_note,
+    is_one,
     overlap_note,
     percent,
     simulated_nodes,
@@ -247,8 +248,12 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
             yield f"{matters}. It was simulated under {under} only."
         elif fastest is base:
             yield f"{matters}. It runs fastest under {under}."
+        elif is_one(ratio := fastest.gain_median if fastest.surely_differs else 1.0):
+            yield (
+                f"{matters}, although its median time under {under} is about that under "
+                f"'{fastest.policy}' (modelled)."
+            )
         else:
-            ratio = fastest.gain_median if fastest.surely_differs else 1.0
             yield f"{matters}: under {under} it {as_long(ratio)} under '{fastest.policy}' (modelled)."
     if base.slower_20_percent >= 0.005:
         worst = base.worst_s / base.median_s * base.median_slowdown
@@ -320,10 +325,8 @@ def _rare(nodes: int) -> list[str]:
 def _few_lines(simulated: float) -> list[str]:
     if simulated >= _FEW_LINES:
         return []
-    return [
-        f"Only {format_share(simulated)} of the run's lines were simulated, in stretches: what happens "
-        "seldom may be missing."
-    ]
+    share = f"Only {format_share(simulated)}".replace("Only <", "Less than ")
+    return [f"{share} of the run's lines were simulated, in stretches: what happens seldom may be missing."]
 
 
 def _coverage(program: ProgramRecord) -> list[str]:

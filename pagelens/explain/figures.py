@@ -6,7 +6,7 @@ Equal explanations give equal bytes.
 import numpy as np
 
 from pagelens.explain import plots
-from pagelens.explain.cause_words import attributed_in_words
+from pagelens.explain.cause_words import mean_in_words
 from pagelens.explain.model import Explanation
 from pagelens.report.drawing import Drawing, drawing
 from pagelens.statistics import pearson
@@ -65,7 +65,7 @@ def _attribution(e: Explanation) -> Drawing:
     return drawing(
         "attribution",
         "What the time is made of, by mechanism",
-        f"Modelled, mean over {attributed_in_words(e)}. Each part is what removing its mechanism saves, "
+        f"Modelled, {mean_in_words(e)}. Each part is what removing its mechanism saves, "
         "averaged over all orders of removal (its Shapley value). So the parts add up to the time (black "
         "mark). A hatched part is negative and is subtracted on the right." + _off_scale(e),
         lambda: plots.attribution(e),

@@ -53,7 +53,7 @@ class ByPrecision:
         return [] if self._is_bounded(found) else unsettled(found, self._precision, self._most_nodes)
 
     def left_behind(self, found: Ensemble) -> Sequence[str]:
-        """Return the policies without the nodes on which alone the baseline is slow, by their placement."""
+        """Return the policies that have not run on the nodes whose placement slows the baseline down."""
         totals = totals_by_node(found)
         times = {policy: of["equal_cores_time_s"].to_numpy() for policy, of in totals.items()}
         base = times[found.baseline]

@@ -95,9 +95,9 @@ def job_in_words(job: JobRecord) -> list[str]:
         longest = max(job.waits, key=lambda of: of.share)
         if longest.share >= _WAITS_MUCH:
             sentences.append(
-                f"Ranks wait for each other for {format_share(mean)} of the time on the mean (modelled); "
-                f"rank {longest.rank} waits longest ({format_share(longest.share)}), "
-                f"most of it for rank {longest.longest_for} ({format_share(longest.share_for)})."
+                f"On average, ranks wait for each other for {format_share(mean)} of the time (modelled). "
+                f"Rank {longest.rank} waits longest ({format_share(longest.share)}), "
+                f"above all for rank {longest.longest_for} ({format_share(longest.share_for)})."
             )
     return sentences
 

@@ -37,7 +37,7 @@ def named_processors(text: str, option: str) -> list[int]:
     may = os.sched_getaffinity(0)
     found = read_list(text.replace(" ", ""))
     if not found:
-        raise UsageError(f"{option} {text!r}: numbers and ranges of processors, such as 0-3,8")
+        raise UsageError(f"{option} {text!r}: give numbers and rising ranges of processors, such as 0-3,8")
     if not found <= may:
         raise UsageError(f"{option} {text!r}: this process may run on {write_list(may)}")
     return sorted(found)

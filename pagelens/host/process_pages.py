@@ -45,8 +45,8 @@ def read_process(pid: int, root: Path = Path("/")) -> Pages:
     smaps = _text(folder / "smaps", pid)
     if larger := _LARGER_PAGES.search(smaps):
         raise UsageError(
-            f"--pid {pid}: the kernel's pages have {larger[1]} KiB, and pages of 4 KiB can be read; give a "
-            "list of the pages with --frames"
+            f"--pid {pid}: the kernel's pages have {larger[1]} KiB, but only pages of 4 KiB can be read; "
+            "give a list of the pages with --frames"
         )
     mappings = list(_mappings(smaps))
     virtual, frames = _resident(folder / "pagemap", pid, [m for m in mappings if m.writable and m.resident])

@@ -34,7 +34,7 @@ class Parts(Table):
     version: Literal[1] = Field(alias="schema", description="the version of the file's schema")
     base: Annotated[list[str], BeforeValidator(_listed)] = Field(
         default=[],
-        description="files whose values hold where this one states none, the later before the earlier",
+        description="files whose values hold where this one states none; of several, the last one's",
     )
     name: str = Field(description="the name of the machine on command lines")
     title: str = Field(description="the name of the machine in reports")

@@ -31,9 +31,9 @@ An assumed number can have a `range`: the least and the largest that it can well
 
 **Files over files.** `base = ["family/skylake-sp", "mine.toml"]` takes over the values of other files:
 machines by name, parts in `machines/family`, `machines/dram`, `machines/tlb` and `machines/io`, or paths
-from this file. The later one goes before the earlier, the file's own values before all; a value is taken
-over with its source, an array of tables as a whole, `name` and `title` never. What is needed can stand in
-any of them. A processor with another cache:
+from this file. Where several state a value, the last of them counts, and the file's own value before all.
+A value is taken over with its source, and an array of tables as a whole. `name` and `title` are never
+taken over. Any of these files can state what is needed. A processor with another cache:
 ```toml
 schema = 1
 base = "skx-8160"
@@ -43,7 +43,7 @@ title = "Xeon Platinum 8160 with an L2 of 2 MiB"
 size = { value = "2 MiB", assumed = "what if" }
 ```
 
-**Modes.** `cache`: the fast memory is a cache for the other, `[memory_side_cache]` says of what kind.
+**Modes.** `cache`: the fast memory is a cache for the other, and `[memory_side_cache]` says of what kind.
 `flat`: it is memory of its own. `hybrid`: `memory_side_cache.size` of it is a cache, the rest is memory.
 `single`: there is only `[ddr]`.
 """

@@ -53,9 +53,10 @@ class Reference:
     sample: NodeCounts
 
     def of(self, sample: NodeCounts, times: Callable[[Counts], Times]) -> NodeCounts | None:
-        """Return the counts of a node from its sample, or None if the sample does not say them.
+        """Return the counts of a node from its sample, or None if they cannot be told from it.
 
-        It does not if it takes another time than this one, or if this one's counts other than the whole.
+        They cannot if the sample takes another time than the reference's, or if the reference's own sample
+        counts something else than all of its lines do.
         """
         if not is_fair(self.whole.whole, self.sample.whole):
             return None

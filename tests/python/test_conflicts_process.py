@@ -194,5 +194,5 @@ def test_without_root_the_remedy_is_named() -> None:
 def test_a_kernel_with_larger_pages_is_refused(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.add(0x1000, 16, "rw-p", {0x1000: PRESENT | 5}, rss="KernelPageSize:       64 kB\nRss: 64 kB")
-    with pytest.raises(PagelensError, match="pages have 64 KiB, and pages of 4 KiB can be read; give a list"):
+    with pytest.raises(PagelensError, match="have 64 KiB, but only pages of 4 KiB can be read; give a list"):
         tree.stated()

@@ -126,6 +126,17 @@ def test_equal_speed_is_claimed_only_where_the_interval_shows_it(
     assert said in next(_size("Cori KNL", base, [base, fresh]))
 
 
+@pytest.mark.parametrize(("gain", "link"), [(1.0, ", although its median time"), (1.3, ":")])
+def test_equal_medians_are_no_reason_why_placement_matters(
+    explanation: Explanation, gain: float, link: str
+) -> None:
+    base = explanation.distribution("aged")
+    gains = {"gain_median": gain, "gain_median_low": gain, "gain_median_high": gain}
+    other = base.model_copy(update={"policy": "2m", "median_s": base.median_s / 1.01, **gains})
+    said = next(_size("Cori KNL", base, [base, other]))
+    assert said.startswith(f"Page placement matters for this program on a Cori KNL node{link} under 'aged'")
+
+
 @pytest.mark.parametrize(("gain", "low", "high"), [(1.0, 0.99, 1.01), (1.015, 1.01, 1.019)])
 def test_earlier_jobs_are_not_blamed_where_all_nodes_are_as_fast_as_a_fresh_one(
     explanation: Explanation, gain: float, low: float, high: float

@@ -178,7 +178,7 @@ def test_memories_whose_two_way_twin_cannot_be_told_apart_are_refused() -> None:
 def test_an_unknown_machine_is_offered_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"'cori-knl-cach' is unknown.*cori-knl-cache"):
         load_machine("cori-knl-cach")
-    with pytest.raises(UsageError, match=r"'%%%' is unknown; `pagelens machines` lists them"):
+    with pytest.raises(UsageError, match=r"'%%%' is unknown; `pagelens machines` lists the names"):
         load_machine("%%%")
 
 

@@ -57,7 +57,7 @@ def test_sizes_are_written_in_the_unit_that_fits(value: float, text: str) -> Non
 
 
 def test_nothing_is_written_in_the_base_unit() -> None:
-    assert units.format_time(0) == "0 s"
+    assert units.format_time(0) == units.format_time(-1e-17) == "0 s"
     assert units.format_time(-0.0211) == "-21.1 ms"
     assert units.format_count(0) == "0"
 

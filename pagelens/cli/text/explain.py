@@ -8,12 +8,12 @@ from pagelens.explain import (
     RESOURCES_IN_WORDS,
     Distribution,
     Explanation,
-    attributed_in_words,
     has_effect,
     interaction_in_words,
     job_cost_in_words,
     job_in_words,
     large_page_note,
+    mean_in_words,
     overlap_note,
     stopped_note,
     unpriced_lines_note,
@@ -56,8 +56,9 @@ def _conclusion(e: Explanation) -> Iterator[str]:
 def _distributions(e: Explanation) -> Iterator[str]:
     p = e.program
     shared = f" and {format_size(p.shared_bytes)} of files" if p.shared_bytes else ""
+    copies = f"{p.ranks} {'copies' if p.job is None else 'ranks'} of " if p.ranks > 1 else ""
     yield from textwrap.wrap(
-        f"{p.name} on {e.machine.title}: {p.ranks} x {format_size(p.footprint_bytes)}{shared}, "
+        f"{p.name} on {e.machine.title}: {copies}{format_size(p.footprint_bytes)}{shared}, "
         f"{_nodes(e)}. Times are modelled, relative to the best run ({e.best.policy} on node "
         f"{e.best.node}, {format_time(e.best.time_s)}).",
         terminal_width(),
@@ -121,8 +122,7 @@ def _attribution(e: Explanation) -> Iterator[str]:
         return f"  {shorten(name, width):<{width}} {format_time(seconds):>10} {share:>6.1f}%"
 
     yield from _heading(
-        f"Where the time goes under '{e.baseline}' (modelled, mean over {attributed_in_words(e)}, "
-        "Shapley values):"
+        f"Where the time goes under '{e.baseline}' (modelled, {mean_in_words(e)}, Shapley values):"
     )
     said = "Each part is the time that removing it saves, averaged over all orders of removal."
     yield from textwrap.wrap(said, terminal_width(), initial_indent="  ", subsequent_indent="  ")

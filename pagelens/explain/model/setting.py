@@ -22,7 +22,7 @@ class RankWaitRecord(Record):
     rank: int
     share: float = Field(description="of the time that cores are busy or wait for other ranks")
     longest_for: int = Field(description="the rank for which it waits longest")
-    share_for: float = Field(description="how long it waits for that rank")
+    share_for: float = Field(description="of the same time, what it waits for that rank")
 
 
 class JobRecord(Record):
