@@ -16,8 +16,8 @@ uint64_t mpi_all_ranks(const struct mpi_call* call, long handle) {
     return its && world && its->size == world->size ? (uint64_t)its->size : 0;
 }
 
-/* Tells that the rank has come, if others wait for it. The turn remains for which it has to wait.
- */
+/* Tells that the rank has come, if others wait for it. If it waits for others, `call->turn` is the
+ * turn for which it does. */
 static void begin_rooted(struct mpi_call* call, bool to_root) {
     const struct mpi_communicator* const its = mpi_its_communicator(call, 1);
     const int root = mpi_number(call, 0);

@@ -30,7 +30,7 @@ static uint64_t mix(uint64_t hash, uint64_t value) { /* FNV-1a, of words */
     return hash ^ hash >> 29;
 }
 
-/* Returns the group of the ranks that were put behind the others; NULL: there is no room. */
+/* Returns the group of so many ranks, which lie behind those in use; NULL: there is no room. */
 static struct group* group_of(int size) {
     const int* const own = ranks + rank_count;
     uint64_t hash = 0xcbf29ce484222325;

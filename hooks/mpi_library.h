@@ -24,8 +24,8 @@ struct mpi_library {
     const void* const* ignored[4]; /* pointers to Fortran's MPI_STATUS_IGNORE and the like */
 };
 
-/* Returns the library that the code at `from` calls, of which only the first is known in a process.
- * Returns NULL if it is none of these two kinds. */
+/* Returns the library that the code at `from` calls. A process knows only the first that it finds.
+ * Returns NULL if this is of neither kind. */
 const struct mpi_library* mpi_library(const void* from);
 
 /* Returns the handle to which an argument points. */

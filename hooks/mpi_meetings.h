@@ -10,8 +10,8 @@
 #include "hooks/mpi_library.h"
 #include "hooks/mpi_turns.h"
 
-/* Requests of one call whose statuses or handles can be kept while it runs. Of those behind them,
- * receives from any source are not followed. */
+/* Of so many requests of a call, statuses and handles are kept while it runs. Behind them, receives
+ * from any source are not followed. */
 enum { MPI_MOST_KEPT = 128, MPI_MOST_STATUS_BYTES = 24 };
 
 /* A call under way. */

@@ -112,7 +112,7 @@ static void before_probe(struct mpi_call* call) {
     begin_receive(call, &receive, 4);
 }
 
-/* It takes a message only if there is one, and that is known afterwards. */
+/* The call takes a message only if there is one, which is known when it has returned. */
 static void before_try(struct mpi_call* call) {
     call->receive =
         received(call, mpi_its_communicator(call, 2), mpi_number(call, 0), mpi_number(call, 1));

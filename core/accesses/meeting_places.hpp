@@ -20,8 +20,8 @@ inline constexpr std::uint32_t nowhere = ~0u;
 // What a process calls the places of a job.
 struct KnownPlaces {
     std::vector<std::uint32_t> of_job;  // [place of the process]; nowhere: none
-    // [place of the process] the turn of its first coming; nowhere: it never comes. What others
-    // wait for before that happened before the trace began.
+    // [place of the process] the turn of its first coming; nowhere: it never comes. Earlier turns
+    // happened before the trace began, and nobody waits for them.
     std::vector<std::uint32_t> first_turns;
 };
 

@@ -43,8 +43,8 @@ struct NumaPlacing {
     std::vector<std::uint16_t> touched_by;
     static constexpr std::uint16_t as_it_is = 0xffff;
 
-    // Returns the thread that touches a page first, and so lets the kernel clear it there, where
-    // this thread of the program does.
+    // Returns the thread that touches a page first under this policy, if in the program this
+    // `thread` does. The kernel clears the page on the core of the thread returned.
     [[nodiscard]] unsigned first_thread(std::uint32_t page, unsigned thread) const {
         return touched_by.empty() || touched_by[page] == as_it_is ? thread : touched_by[page];
     }

@@ -33,12 +33,12 @@ class HeldLines {
         std::uint64_t before, after;
     };
 
-    // `sets` of so many ways, and at most `lines` that are held at a time.
+    // There are `sets` of so many ways. At most `lines` are held at a time.
     HeldLines(std::size_t sets, std::uint32_t ways, std::size_t lines)
         : ways_(ways), held_in_(sets), table_(lines + 1) {}
 
-    // As SnoopFilter::request(), of a line of this set. Returns nothing, and changes nothing, if
-    // another line would have to go.
+    // Does what SnoopFilter::request() does, for a line of this set. Returns nothing, and changes
+    // nothing, if another line would have to go.
     std::optional<std::uint64_t> request(std::uint64_t line, std::uint32_t slice, std::size_t set,
                                          std::uint32_t holder, bool alone) {
         std::uint64_t* word = table_.find(line);

@@ -16,7 +16,7 @@ class FrameObjects {
   public:
     static constexpr std::uint16_t none = 0xffff;
 
-    // Of a node with so many frames, of which about `used` are going to be used.
+    // The node has so many frames, of which about `used` are going to be used.
     FrameObjects(std::uint32_t frames, std::size_t used)
         : block_of_(std::size_t{frames} / frames_of_block + 1, used) {
         blocks_.reserve(std::min<std::size_t>(frames / frames_of_block + 1, used));

@@ -106,7 +106,7 @@ void* run_thread(void* given) {
 
 }  // namespace
 
-// Not when a block is freed: dlsym() frees the text of the last error, and would come here again.
+// Not called when a block is freed: dlsym() frees the last error's text, and would come here again.
 void find_allocator() {
     Dl_info allocator{}, libc{};
     glibc_allocates = ::dladdr(reinterpret_cast<void*>(NEXT(free)), &allocator) != 0 &&

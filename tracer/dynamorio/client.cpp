@@ -29,9 +29,9 @@
 #include "tracer/last_line.hpp"
 #include "tracer/status.hpp"
 
-// Is DynamoRIO's by scripts/dynamorio.patch.
+// scripts/dynamorio.patch adds it to DynamoRIO.
 extern "C" void dr_let_signals_interrupt(void* context, byte* return_address);
-// Is glibc's from version 2.32 on.
+// glibc has it from version 2.32 on.
 extern "C" [[gnu::weak]] char __libc_single_threaded;
 
 namespace pagelens {
