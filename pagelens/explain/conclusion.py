@@ -35,6 +35,7 @@ from pagelens.explain.words import (
     percent,
     simulated_nodes,
     times,
+    waits_in_words,
 )
 from pagelens.units import format_share
 
@@ -87,6 +88,7 @@ def conclude(
                 *([] if bounded else _rare(base.nodes)),
                 *_cores_in_words(base),
                 *_elsewhere(base, any_unsure(remedies)),
+                *waits_in_words(program.job),
                 *(shared_in_words(cause, shared) if cause is not None else []),
                 *_where_it_lies(machine),
                 *unknown_in_words(remedies, base.nodes),
@@ -109,7 +111,7 @@ def conclude(
         sentences += shared_in_words(cause, shared)
     else:
         sentences.append(_limit_alone(base))
-    sentences += page_faults_in_words(base)
+    sentences += [*page_faults_in_words(base), *waits_in_words(program.job)]
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else [])]
     sentences += [*unknown_in_words(remedies, base.nodes), *harm_in_words(remedies)]

@@ -91,15 +91,22 @@ def job_in_words(job: JobRecord) -> list[str]:
     if uneven:
         each = "; ".join(f"{of.name} {_spread(of.name, [of.least, of.median, of.most])}" for of in uneven)
         sentences.append(f"The traced ranks differ (least, median, most; counted): {each}.")
-    if mean := sum(of.share for of in job.waits) / job.traced_ranks:
-        longest = max(job.waits, key=lambda of: of.share)
-        if longest.share >= _WAITS_MUCH:
-            sentences.append(
-                f"On average, ranks wait for each other for {format_share(mean)} of the time (modelled). "
-                f"Rank {longest.rank} waits longest ({format_share(longest.share)}), "
-                f"above all for rank {longest.longest_for} ({format_share(longest.share_for)})."
-            )
     return sentences
+
+
+def waits_in_words(job: JobRecord | None) -> list[str]:
+    """Say how long ranks wait for each other, and for which, if one of them waits long."""
+    if job is None or not job.waits:
+        return []
+    longest = max(job.waits, key=lambda of: of.share)
+    if longest.share < _WAITS_MUCH:
+        return []
+    mean = sum(of.share for of in job.waits) / job.traced_ranks
+    return [
+        f"On average, ranks wait for each other for {format_share(mean)} of the time (modelled). "
+        f"Rank {longest.rank} waits longest ({format_share(longest.share)}), "
+        f"above all for rank {longest.longest_for} ({format_share(longest.share_for)})."
+    ]
 
 
 def _spread(name: str, counts: Sequence[float]) -> str:
