@@ -34,7 +34,8 @@ Excerpts = Sequence[tuple[int, int, int, int, int]]
 CACHES = tuple(_core.cache_counter_names())
 DRAM = tuple(_core.dram_sum_names())
 TRANSLATION = ("stlb_hits", "walks", "walker_loads")
-_PAST_CACHES = ("l2_misses", "l2_lines_in", "l3_misses", "dram_reads")  # each first fetch counts in these
+# Each first fetch counts in these.
+PAST_CACHES = ("l2_misses", "l2_lines_in", "l3_misses", "dram_reads")
 _READS, _WRITES, _LATENCY = (DRAM.index(name) for name in ("reads", "writes", "read_latency_ps"))
 
 
@@ -158,7 +159,7 @@ def _estimated(
     scale = _scale(lines, of_lines)
     missed_first = first[phase] - of_first * scale  # by what is scaled up
     counts = dict(zip(CACHES, caches.T * scale, strict=True))
-    for name in _PAST_CACHES:
+    for name in PAST_CACHES:
         counts[name] = counts[name] + missed_first
     counts["dram_writes"] = counts["dram_writes"] - of_cleared * scale + cleared
     counts |= dict(zip(TRANSLATION, tlb.T * scale, strict=True))

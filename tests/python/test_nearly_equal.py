@@ -1,6 +1,7 @@
 """Machines that count nearly the same share a replay. Their times are near those of a replay for each."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from pagelens.accesses.declared import declared
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine, load_machine
 from pagelens.replay import Placement, Reference, Simulation, nearly_equal, whole_node
-from pagelens.replay.node_engine import _Placed
+from pagelens.replay.node_engine import NodeEngine, _Placed
 from pagelens.replay.run import Floats, Removed, Run
+from pagelens.replay.whole_node import NodeCounts
 
 MEBIBYTE = 1 << 20
 # Small caches, so that a short program is simulated in stretches. With one way, L3 costs much.
@@ -95,6 +97,32 @@ def test_a_node_on_which_a_sample_takes_as_long_is_estimated_from_it(monkeypatch
 def test_a_node_on_which_a_sample_takes_another_time_is_replayed() -> None:
     simulation, placement, reference = compared("shallow")
     assert_same(simulation.run_like(placement, reference, CancelFlag()), simulation.run(placement))
+
+
+def with_counts(of: NodeCounts, changed: Mapping[str, Floats]) -> NodeCounts:
+    return replace(of, whole=replace(of.whole, counts={**of.counts, **changed}))
+
+
+def test_a_node_is_replayed_if_lines_in_few_places_could_conflict_there() -> None:
+    """Columns of a matrix lie at one place of their pages. They hit L2 on node 0, so none misses."""
+    simulation, placement, reference = compared("stencil")
+    hits = 1.2 * reference.whole.counts["l2_references"]
+    reference = replace(reference, whole=with_counts(reference.whole, {"l2_references": hits}))
+    assert_same(simulation.run_like(placement, reference, CancelFlag()), simulation.run(placement))
+
+
+def test_a_node_that_is_estimated_has_page_faults_of_its_own() -> None:
+    """Node 0 got a large page for 512 pages of 4 KiB, and this node did not."""
+    simulation, placement, reference = compared("stencil")
+    assert isinstance(simulation._engine, NodeEngine)
+    placed = _Placed(simulation._engine, placement, CancelFlag())
+    sample, own = placed.sample(), reference.whole.counts
+    less = {"small_faults": own["small_faults"] - 512, "large_faults": own["large_faults"] + 1}
+    less_in_sample = {name: nearly_equal.SHARE * values for name, values in less.items()}
+    whole = with_counts(reference.whole, less)
+    found = Reference(0, whole, with_counts(reference.sample, less_in_sample)).of(sample, placed.times)
+    assert found is not None
+    assert [found.counts[name].tolist() for name in less] == [own[name].tolist() for name in less]
 
 
 def test_rows_of_dram_are_not_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
