@@ -72,6 +72,8 @@ static struct group* ask_for_group(const struct mpi_library* mpi, long handle) {
 const struct mpi_communicator* mpi_communicator_of(const struct mpi_library* mpi, long handle) {
     struct mpi_communicator* room = NULL;
     if (handle == mpi->no_communicator) return NULL;
+    /* All ranks name MPI_COMM_WORLD first: some may use another one of the same ranks before it. */
+    if (communicators_end == 0 && handle != mpi->world) mpi_communicator_of(mpi, mpi->world);
     for (int i = 0; i < communicators_end; ++i) {
         if (communicators[i].size == 0)
             room = room ? room : &communicators[i];

@@ -58,6 +58,7 @@ static bool fill_in(void* library) {
     known.comm_test_inter = find(library, "PMPI_Comm_test_inter");
     known.comm_group = find(library, "PMPI_Comm_group");
     known.comm_f2c = find(library, "PMPI_Comm_f2c"); /* a macro in MPICH */
+    known.test_cancelled = find(library, "PMPI_Test_cancelled");
     known.group_size = find(library, "PMPI_Group_size");
     known.group_translate_ranks = find(library, "PMPI_Group_translate_ranks");
     known.group_free = find(library, "PMPI_Group_free");
@@ -66,7 +67,7 @@ static bool fill_in(void* library) {
     for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
         known.ignored[i] = find_data(library, names[i]);
     return known.comm_rank && known.comm_test_inter && known.comm_group &&
-           (known.comm_f2c || !known.has_pointers) && known.group_size &&
+           (known.comm_f2c || !known.has_pointers) && known.test_cancelled && known.group_size &&
            known.group_translate_ranks && known.group_free;
 }
 

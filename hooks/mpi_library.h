@@ -19,7 +19,7 @@ struct mpi_library {
     long world, no_communicator; /* MPI_COMM_WORLD, MPI_COMM_NULL */
     int any_source;              /* the other negative ranks are MPI_PROC_NULL */
     int status_bytes, source_at; /* of MPI_Status: size, place of MPI_SOURCE; then MPI_TAG */
-    mpi_function *comm_rank, *comm_test_inter, *comm_group, *comm_f2c;
+    mpi_function *comm_rank, *comm_test_inter, *comm_group, *comm_f2c, *test_cancelled;
     mpi_function *group_size, *group_translate_ranks, *group_free;
     const void* const* ignored[4]; /* pointers to Fortran's MPI_STATUS_IGNORE and the like */
 };

@@ -62,7 +62,9 @@ static struct mpi_receive posted(const struct mpi_call* call, int from, int tag,
 static void end_any(const struct mpi_call* call, struct mpi_receive receive, long status) {
     const int* const source =
         (const int*)(status + call->library->source_at); /* and the tag behind it */
-    if (source[0] < 0 || source[0] >= receive.size || source[1] < 0) return; /* cancelled */
+    int is_cancelled = 0;
+    call->library->test_cancelled(status, (long)&is_cancelled, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    if (is_cancelled || source[0] < 0 || source[0] >= receive.size || source[1] < 0) return;
     receive.turn.from = receive.ranks[source[0]];
     receive.turn.tag = source[1];
     mpi_next_turn(&receive.turn, MPI_WAITS);
@@ -195,7 +197,8 @@ static void before_cancel(struct mpi_call* call) {
     struct mpi_request* const request = mpi_find_request(mpi_pointed_handle(call, 0));
     if (request == NULL || request->kind != MPI_RECEIVE || request->receive.is_any) return;
     mpi_take_back(&request->receive.turn);
-    request->is_told = true; /* it waits for nobody now */
+    mpi_receive_earlier(&request->receive.turn);
+    request->receive.is_any = true; /* whether a message has come yet is known when it ends */
 }
 
 static bool is_under_way(const struct mpi_request* request) {

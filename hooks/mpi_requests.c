@@ -48,3 +48,13 @@ void mpi_remove_request(long handle) {
     }
     requests[free].kind = MPI_NO_REQUEST;
 }
+
+void mpi_receive_earlier(const struct mpi_turn* turn) {
+    for (struct mpi_request* request = requests; request < requests + PLACES; ++request) {
+        struct mpi_turn* const its = &request->receive.turn;
+        if (request->kind == MPI_RECEIVE && request->is_active && !request->receive.is_any &&
+            its->communicator == turn->communicator && its->from == turn->from &&
+            its->to == turn->to && its->tag == turn->tag && its->number > turn->number)
+            --its->number;
+    }
+}

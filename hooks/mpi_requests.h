@@ -23,4 +23,7 @@ struct mpi_request* mpi_find_request(long handle);
 
 void mpi_remove_request(long handle);
 
+/* A receive with this turn was cancelled. Those posted after it get its message and later ones. */
+void mpi_receive_earlier(const struct mpi_turn* turn);
+
 #endif

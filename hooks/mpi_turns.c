@@ -45,8 +45,7 @@ void mpi_next_turn(struct mpi_turn* turn, enum mpi_direction direction) {
 
 void mpi_take_back(const struct mpi_turn* turn) {
     if (turn->communicator == 0) return;
-    struct counter* const counter = counter_of(turn, MPI_WAITS);
-    if (counter->next.number == turn->number + 1) --counter->next.number;
+    --counter_of(turn, MPI_WAITS)->next.number;
 }
 
 /* These write what printf would, in a fraction of the instructions, each of which is traced. */

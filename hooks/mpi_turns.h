@@ -26,7 +26,7 @@ enum mpi_direction { MPI_COMES, MPI_WAITS, MPI_BOTH };
  * the turn is one of no communicator, of which nothing is told. */
 void mpi_next_turn(struct mpi_turn* turn, enum mpi_direction direction);
 
-/* The program has cancelled this wait, which was the last one, before it was over. */
+/* The program has cancelled this wait before it was over. */
 void mpi_take_back(const struct mpi_turn* turn);
 
 void mpi_tell(const struct mpi_turn* turn, bool comes, bool waits);

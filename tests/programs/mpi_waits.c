@@ -14,6 +14,15 @@ static void work(void) {
     for (int i = 1; i < DOUBLES; ++i) array[i] = 0.5 * array[i - 1] + array[i];
 }
 
+/* Rank 1 uses a copy of the communicator before the communicator itself. */
+static void copy_first(void) {
+    MPI_Comm copy;
+    if (rank == 0) MPI_Send(&value, 1, MPI_DOUBLE, 1, 12, MPI_COMM_WORLD);
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    if (rank == 1) MPI_Recv(&value, 1, MPI_DOUBLE, 0, 12, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&copy);
+}
+
 /* One rank works after the other. */
 static void chain(void) {
     for (int step = 0; step < 4; ++step) {
@@ -65,11 +74,27 @@ static void others(void) {
         MPI_Improbe(MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, &flag, &message, MPI_STATUS_IGNORE);
     MPI_Mrecv(&got[0], 1, MPI_DOUBLE, &message, MPI_STATUS_IGNORE);
     MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
-    MPI_Irecv(&got[0], 1, MPI_DOUBLE, last, 10, MPI_COMM_WORLD, &requests[0]); /* never sent */
+    MPI_Sendrecv_replace(&value, 1, MPI_DOUBLE, next, 10, last, 10, MPI_COMM_WORLD, &status);
+}
+
+/* Three receives are cancelled before anything is sent, and one when its message has come. */
+static void cancelled(void) {
+    MPI_Irecv(&got[0], 1, MPI_DOUBLE, MPI_ANY_SOURCE, 11, MPI_COMM_WORLD, &requests[0]);
     MPI_Cancel(&requests[0]);
     MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
-    MPI_Barrier(MPI_COMM_WORLD); /* otherwise it may get what is sent here */
-    MPI_Sendrecv_replace(&value, 1, MPI_DOUBLE, next, 10, last, 10, MPI_COMM_WORLD, &status);
+    for (int i = 0; i < 2; ++i)
+        MPI_Irecv(&got[i], 1, MPI_DOUBLE, last, 11, MPI_COMM_WORLD, &requests[i]);
+    for (int i = 0; i < 2; ++i) {
+        MPI_Cancel(&requests[i]);
+        MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < 2; ++i) MPI_Send(&value, 1, MPI_DOUBLE, next, 11, MPI_COMM_WORLD);
+    MPI_Probe(last, 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Irecv(&got[0], 1, MPI_DOUBLE, last, 11, MPI_COMM_WORLD, &requests[0]);
+    MPI_Cancel(&requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Recv(&got[0], 1, MPI_DOUBLE, last, 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
 static void collective(void) {
@@ -93,11 +118,13 @@ int main(int argc, char** argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     next = (rank + 1) % ranks;
     last = (rank + ranks - 1) % ranks;
+    copy_first();
     chain();
     requests_of_both_neighbours();
     out_of_order();
     persistent();
     others();
+    cancelled();
     collective();
     if (rank == 0) printf("%g %g\n", array[DOUBLES - 1], got[0]);
     MPI_Finalize();
