@@ -7,12 +7,16 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, current_thread, main_thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from types import FrameType
 
     from pagelens import _core
+
+_Result = TypeVar("_Result")
+_LOOK_S = 0.2  # seconds until a signal is handled at the latest
 
 
 def end_at_once() -> bool:
@@ -56,6 +60,19 @@ def ctrl_c_sets(cancel: _core.CancelFlag | Event, *others: signal.Signals) -> It
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def result_of(future: Future[_Result]) -> _Result:
+    """Return what another thread finds, and handle signals while it looks.
+
+    A signal that comes just before the main thread begins to wait, or that another thread is interrupted by,
+    does not end the wait. So it ends a few times a second.
+    """
+    from concurrent.futures import wait  # every command imports this module, and few wait
+
+    while wait([future], _LOOK_S).not_done:
+        pass
+    return future.result()
 
 
 @contextmanager

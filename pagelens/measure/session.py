@@ -12,7 +12,7 @@ from typing import Any
 from pagelens import _probes
 from pagelens.errors import Interrupted, UsageError
 from pagelens.host.virtual_machine import in_virtual_machine
-from pagelens.interrupts import ctrl_c_sets
+from pagelens.interrupts import ctrl_c_sets, result_of
 from pagelens.machine import Machine
 from pagelens.measure.benchmarks import BENCHMARKS
 from pagelens.measure.choices import cpus_of
@@ -208,7 +208,7 @@ def _run(setup: TrialSettings, progress: Progress) -> tuple[list[Trial], bool]:
                 report(len(done), total)
 
         _probes.request_stop(False)
-        thread.submit(run).result()
+        result_of(thread.submit(run))
         stopped = stop.is_set()
     if not done:
         raise Interrupted("stopped before the first trial was complete")

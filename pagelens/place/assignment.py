@@ -9,7 +9,7 @@ from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import Workload
 from pagelens.ensemble import check_fits
 from pagelens.errors import Interrupted, UsageError
-from pagelens.interrupts import ctrl_c_sets
+from pagelens.interrupts import ctrl_c_sets, result_of
 from pagelens.machine import Machine
 from pagelens.place.analysis import Analysis, analyse
 from pagelens.place.cache_mode import cache_modes
@@ -107,7 +107,7 @@ def place(
     # The work runs in a thread of its own, because only the main thread sees Ctrl-C.
     with ctrl_c_sets(cancel), ThreadPoolExecutor(1, thread_name_prefix="pagelens-place") as pool:
         try:
-            return pool.submit(decide).result()
+            return result_of(pool.submit(decide))
         except _core.Cancelled:
             raise Interrupted("interrupted while placing; nothing was decided") from None
 

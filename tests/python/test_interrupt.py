@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from traced_program import GOLDEN
 from pagelens import _core
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.workload import Cut
+from pagelens.interrupts import ctrl_c_sets, result_of
 from pagelens.machine import load_machine
 
 
@@ -242,3 +244,15 @@ def test_ctrl_c_of_a_program_that_ends_in_its_own_way(
     [trace] = tmp_path.glob("**/*.trace")
     assert open_trace(trace).warnings == []
     assert not list(tmp_path.glob("**/*.partial"))
+
+
+def test_a_signal_that_does_not_wake_the_waiting_thread_is_handled() -> None:
+    came = threading.Event()
+
+    def work() -> bool:
+        time.sleep(0.3)  # until the main thread waits, which this signal does not interrupt
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        return came.wait(60)
+
+    with ctrl_c_sets(came), ThreadPoolExecutor(1) as thread:
+        assert result_of(thread.submit(work))

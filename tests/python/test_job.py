@@ -303,7 +303,7 @@ def test_one_rank_reports_for_all(
     done = pagelens(*words, "--", program, env=environment(0))
     said = other.communicate()
     assert (other.returncode, done.returncode) == (0, 0), (said, done.stderr)
-    assert ": 2 x " in " ".join(done.stdout.split())
+    assert ": 2 ranks of " in " ".join(done.stdout.split())
     assert "Report:" not in said[0]
     assert said[1] == ""
     assert len(list((tmp_path / "out").glob(f"{program.name}.*.[01].trace"))) == 2
