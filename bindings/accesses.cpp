@@ -188,9 +188,11 @@ void register_rank_paths(nb::module_& m) {
             "phases: of each round; LEFT_OUT: it is not followed. Raises ValueError.")
         .def("longest", &RankPaths::longest, "phase"_a, "tolerance"_a,
              nb::call_guard<nb::gil_scoped_release>(), "Instructions and lines of each path.")
-        .def("waits", &RankPaths::waits, "phase"_a, "a"_a, "b"_a,
-             nb::call_guard<nb::gil_scoped_release>(),
-             "Of each rank for each other one, at a for an instruction and b for a line.");
+        .def(
+            "waits", &RankPaths::waits, "phase"_a, "a"_a, "b"_a,
+            nb::call_guard<nb::gil_scoped_release>(),
+            "Return how long each rank waits for each other one, at a for an instruction and b for "
+            "a line.");
 }
 
 void register_padding(nb::module_& m) {
