@@ -52,7 +52,9 @@ def record_program(
     why = list(obstacles(program))
     with _folder(raw), events_ready():
         environment, command = (
-            _preloaded(words, raw) if not why else (dict(os.environ), _under_strace(words, raw, why[0]))
+            (recording_environment(raw), list(words))
+            if not why
+            else (dict(os.environ), _under_strace(words, raw, why[0]))
         )
         began = time.monotonic_ns()
         status = _run(command, environment, raw, progress)
@@ -99,10 +101,10 @@ class _folder:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _preloaded(words: Sequence[str], raw: Path) -> tuple[dict[str, str], list[str]]:
-    library = native_file("libpagelens_io.so")
-    preload = preloaded(os.environ, library)
-    return {**os.environ, "LD_PRELOAD": preload, "PAGELENS_IO": str(raw)}, list(words)
+def recording_environment(raw: Path) -> dict[str, str]:
+    """Return this process's environment, and in it what lets a program record itself into that folder."""
+    preload = preloaded(os.environ, native_file("libpagelens_io.so"))
+    return {**os.environ, "LD_PRELOAD": preload, "PAGELENS_IO": str(raw)}
 
 
 def _under_strace(words: Sequence[str], raw: Path, why: str) -> list[str]:
