@@ -64,29 +64,41 @@ static inline void resolved_first(void) {
 
 /* --- functions that open a descriptor --- */
 
-/* The bytes of a file that is about to be truncated; nobody can tell afterwards. */
-static uint64_t bytes_to_drop(int folder, const char* path, int flags) {
+/* What an open may change of a file; nobody can tell afterwards. */
+struct before {
+    uint64_t bytes; /* that it truncates */
+    bool missing;
+};
+
+static struct before before_open(int folder, const char* path, int flags) {
     struct stat info;
-    if (!(flags & O_TRUNC) || !log_is_open()) return 0;
+    struct before before = {0, false};
+    if (!(flags & (O_TRUNC | O_CREAT)) || !log_is_open()) return before;
     const int saved_errno = errno;
-    const long failed = syscall(SYS_newfstatat, folder, path, &info, 0);
+    if (syscall(SYS_newfstatat, folder, path, &info, 0) != 0)
+        before.missing = errno == ENOENT;
+    else if ((flags & O_TRUNC) && S_ISREG(info.st_mode))
+        before.bytes = (uint64_t)info.st_size;
     errno = saved_errno;
-    return failed == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0;
+    return before;
 }
 
-static void opened(const struct operation* operation, int descriptor, int flags, uint64_t bytes) {
-    const struct request request = {KIND_OPEN, descriptor, -1, bytes, NULL, (uint32_t)flags, 1};
+static void opened(const struct operation* operation, int descriptor, int flags,
+                   struct before before) {
+    const int64_t offset = before.missing ? 0 : -1;
+    const struct request request = {KIND_OPEN, descriptor,      offset, before.bytes,
+                                    NULL,      (uint32_t)flags, 1};
     if (operation->recorded && descriptor >= 0) file_gone(descriptor);
     operation_end(operation, &request, descriptor);
     if (operation->recorded && descriptor >= 0) file_seen(descriptor);
 }
 
-#define CALL_OPEN(folder, path, flags, name, ...)              \
-    resolved_first();                                          \
-    const uint64_t bytes = bytes_to_drop(folder, path, flags); \
-    const struct operation operation = table_begin();          \
-    const int result = real.name(__VA_ARGS__);                 \
-    opened(&operation, result, flags, bytes);                  \
+#define CALL_OPEN(folder, path, flags, name, ...)                  \
+    resolved_first();                                              \
+    const struct before before = before_open(folder, path, flags); \
+    const struct operation operation = table_begin();              \
+    const int result = real.name(__VA_ARGS__);                     \
+    opened(&operation, result, flags, before);                     \
     return result
 
 #define OPEN(name)                                                 \
@@ -126,13 +138,13 @@ OPEN_2(__open64_2)
 OPENAT_2(__openat_2)
 OPENAT_2(__openat64_2)
 
-#define CALL_FOPEN(name, path, mode, ...)                                    \
-    resolved_first();                                                        \
-    const int flags = mode[0] == 'w' ? O_CREAT | O_WRONLY | O_TRUNC : 0;     \
-    const uint64_t bytes = path ? bytes_to_drop(AT_FDCWD, path, flags) : 0;  \
-    const struct operation operation = table_begin();                        \
-    FILE* const stream = real.name(__VA_ARGS__);                             \
-    opened(&operation, stream ? fileno_unlocked(stream) : -1, flags, bytes); \
+#define CALL_FOPEN(name, path, mode, ...)                                       \
+    resolved_first();                                                           \
+    const int flags = mode[0] == 'w' ? O_CREAT | O_WRONLY | O_TRUNC : 0;        \
+    const struct before before = before_open(AT_FDCWD, path, path ? flags : 0); \
+    const struct operation operation = table_begin();                           \
+    FILE* const stream = real.name(__VA_ARGS__);                                \
+    opened(&operation, stream ? fileno_unlocked(stream) : -1, flags, before);   \
     return stream
 
 #define FOPEN(name)                                         \

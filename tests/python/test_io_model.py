@@ -93,6 +93,14 @@ def test_an_open_that_truncates_makes_all_data_new() -> None:
         assert found[-2:] == [wanted, "overwrite"]
 
 
+def test_an_open_that_made_a_file_says_so() -> None:
+    """Open MPI makes files that it never writes, and sqlite one of a name that it removed before."""
+    made = {"kind": "open", "flags": os.O_RDWR | os.O_CREAT, "result": 3}
+    opens = [{**made, "offset": 0}, transfer("write", 0), {**made, "offset": 0}, {**made, "offset": -1}]
+    assert paths_of(opens) == ["creating", "write", "creating", "opening"]
+    assert paths_of([{**made, "offset": 0}]) == ["creating"]
+
+
 def test_a_write_into_a_hole_makes_new_pages() -> None:
     writes = [transfer("write", at * PAGE) for at in (8, 2, 2)]
     assert paths_of(writes) == ["write", "write", "overwrite"]

@@ -21,7 +21,7 @@ from pagelens.io.raw_log import read_raw_logs
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 CALLS = [
-    ("open", -1, 0, 3),
+    ("open", 0, 0, 3),  # makes the file
     ("write", 0, 1000, 1000),
     ("write", 5000, 10, 10),
     ("write", 1000, 150, 150),
