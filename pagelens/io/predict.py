@@ -15,6 +15,7 @@ from pagelens.machine import Costs, Io, Machine
 from pagelens.values.quantities import Sourced
 
 Floats = NDArray[np.float64]
+_SMALL_FOLIOS = 1 / 32  # folios a page, where folios are small
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,12 @@ def _joined(
     place, left = waited_for(frame, clean, dirty > 0, in_order=False)
     joined, other = place >= 0, place[place >= 0]
     cpu_s[joined] += dirty[other] / io.joined_sync_work.value
+    if io.interrupt_core is not None and io.small_folio_joined_sync_work is not None:
+        # There, a waiter can look at a folio while the interrupt still ends the next ones.
+        elsewhere = frame["cpu"].to_numpy()[joined] != io.interrupt_core.value
+        small = frame["folio_share"].to_numpy()[other] > _SMALL_FOLIOS
+        more = 1 / io.small_folio_joined_sync_work.value - 1 / io.joined_sync_work.value
+        cpu_s[joined] += (elsewhere & small) * dirty[other] * max(more, 0)
     wait_s[joined] += left[joined] * wait_s[other]
 
 

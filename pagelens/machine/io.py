@@ -217,6 +217,11 @@ class Io(Table):
         description="the bytes that fsync waits for in a second of its processor time, where another "
         "thread has begun to write them out",
     )
+    small_folio_joined_sync_work: Sourced[BytesPerSecond] | None = Field(
+        default=None,
+        description="the same on another processor than `interrupt_core`, of a file that was written 32 KiB "
+        "at a time",
+    )
     close_work: Sourced[BytesPerSecond] | None = Field(
         default=None,
         description="the bytes that close writes out in a second of its processor time, where a file was "

@@ -69,6 +69,8 @@ def test_threads_wait_for_each_other_by_writes_and_by_fsyncs() -> None:
 
 def test_an_fsync_joins_the_one_that_writes_out() -> None:
     io = with_tables(joined_sync_work='"1 GB/s"')
+    elsewhere = {"interrupt_core": "1", "small_folio_joined_sync_work": '"100 MB/s"'}
+    slow = with_tables(joined_sync_work='"1 GB/s"', **elsewhere)
     operations = [
         of_rank(1, 0, 10, **transfer("write", 0, 1 << 20)),
         of_rank(1, 100, 4000, kind="sync"),
@@ -81,6 +83,15 @@ def test_an_fsync_joins_the_one_that_writes_out() -> None:
     assert more == pytest.approx([0, 0, (1 << 20) / 1e9, 0])
     assert now.wait_s[2] == pytest.approx(0.75 * now.wait_s[1])
     assert alone.wait_s[2:] == pytest.approx([0, 0])
+    for size, cpu, wanted in (
+        (PAGE, 0, (1 << 20) / 1e8),
+        (PAGE, 1, (1 << 20) / 1e9),
+        (1 << 20, 0, (1 << 20) / 1e9),
+    ):
+        pieces = [of_rank(1, 0, 10, **transfer("write", at, size)) for at in range(0, 1 << 20, size)]
+        frame = classify(recording_of([*pieces, *({**each, "cpu": cpu} for each in operations[1:])]))
+        elsewhere = predict(frame, slow).cpu_s - predict(frame, MACHINE.io).cpu_s
+        assert elsewhere[-2] == pytest.approx(wanted)
     notes = explain_recording(recording_of(operations), MACHINE).notes
     assert any(note.startswith("1 of 3 calls of fsync began during another thread's") for note in notes)
     notes = explain_recording(recording_of(operations[:2]), MACHINE).notes

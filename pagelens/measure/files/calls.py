@@ -25,6 +25,7 @@ from pagelens.measure.files.series import (
 
 MOST_WRITERS = 8
 _RATE_BYTES = 64 * MIB
+_SMALL_PIECE = 32 << 10  # bytes of a write, which then is a folio
 _WRITER_BYTES = 32 * MIB  # of each of several writers
 # New files in a round. ext4 without a journal reuses the number of a removed file only after minutes, and
 # looks at each such number for a new file (fs/ext4/ialloc.c, recently_deleted). So few files are made, lest
@@ -60,7 +61,7 @@ def call_steps(
     yield lambda: _replaced(m, scratch)
     yield lambda: _drops(m, scratch, MIB, "")
     yield lambda: _drops(m, scratch, 4096, "small_folio_")
-    yield lambda: _joined_sync(m, scratch)
+    yield lambda: _joined_syncs(m, scratch)
     yield lambda: _read_rate(m, scratch)
 
 
@@ -135,14 +136,24 @@ def _drops(m: Measured, scratch: Scratch, size: int, prefix: str) -> None:
     scratch.remove()
 
 
-def _joined_sync(m: Measured, scratch: Scratch) -> None:
-    """Measure an fsync of a file that others have begun to write out: it waits, and looks at each page."""
-    with scratch.open() as file, on_core(m.interrupt_core):
-        transfer(file, True, MIB, range(0, _RATE_BYTES, MIB))
+def _joined_syncs(m: Measured, scratch: Scratch) -> None:
+    """Measure an fsync of a file that others have begun to write out: it waits, and looks at each page.
+
+    Another processor than that of the interrupts can look at a folio, and wait again, while that one still
+    ends the next folios. This matters where folios are small.
+    """
+    _joined_sync(m, scratch, MIB, m.interrupt_core, "")
+    if m.interrupt_core is not None and (others := sorted(os.sched_getaffinity(0) - {m.interrupt_core})):
+        _joined_sync(m, scratch, _SMALL_PIECE, others[0], "small_folio_")
+
+
+def _joined_sync(m: Measured, scratch: Scratch, size: int, core: int | None, prefix: str) -> None:
+    with scratch.open() as file, on_core(core):
+        transfer(file, True, size, range(0, _RATE_BYTES, size))
         if begin_writing_out(file):  # not all file systems have such a call
             cpu = time.thread_time()
             os.fsync(file)
-            m.keep_pace("joined_sync_work", time.thread_time() - cpu, _RATE_BYTES)
+            m.keep_pace(f"{prefix}joined_sync_work", time.thread_time() - cpu, _RATE_BYTES)
     scratch.remove()
 
 

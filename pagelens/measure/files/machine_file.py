@@ -18,6 +18,7 @@ _RATES = {
     "copying": "copying",
     "sync_work": "sync_work",
     "joined_sync_work": "joined_sync_work",
+    "small_folio_joined_sync_work": "small_folio_joined_sync_work",
     "close_work": "close_work",
     "truncating": "truncating",
     "small_folio_sync_work": "small_folio_sync_work",
