@@ -1,4 +1,7 @@
-"""Says why `pagelens io run` does not apply a way. docs/decisions/io-apply.md has the long answers."""
+"""Says why `pagelens io run` does not apply a way, and what measures it then.
+
+docs/decisions/io-apply.md has the long answers.
+"""
 
 _KEPT_BACK = "data for which `write` has returned must not be lost, so only the program can keep them back"
 _WHY_NOT = {
@@ -14,6 +17,14 @@ _WHY_NOT = {
 }
 
 
+_REPLAYED = ("merge", "merge-direct", "queue-depth")
+
+
 def why_not_applied(key: str) -> str:
-    """Return the reason, or nothing for a way that is applied."""
-    return _WHY_NOT.get(key, "")
+    """Return the reason and what measures the way, or nothing for a way that is applied."""
+    if key not in _WHY_NOT:
+        return ""
+    measured = (
+        "`pagelens io replay` measures it" if key in _REPLAYED else "its gain is modelled, not measured"
+    )
+    return f"{_WHY_NOT[key]}; {measured}"
