@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "probes/failure.hpp"
 #include "probes/transfer_queue.hpp"
@@ -48,6 +49,17 @@ struct Clocks {
     }
 };
 
+// The least time that reading the clock of the thread took.
+double cpu_clock_seconds() {
+    double least = 1, last = seconds(CLOCK_THREAD_CPUTIME_ID);
+    for (int i = 0; i < 32; ++i) {
+        const double now = seconds(CLOCK_THREAD_CPUTIME_ID);
+        least = std::min(least, now - last);
+        last = now;
+    }
+    return least;
+}
+
 }  // namespace
 
 FileLoopResult file_loop(int descriptor, bool write, std::size_t bytes,
@@ -55,16 +67,32 @@ FileLoopResult file_loop(int descriptor, bool write, std::size_t bytes,
     if (bytes == 0 || bytes > most_operation_bytes)
         throw std::invalid_argument("bytes: an operation has 1 B to 1 GiB");
     const Buffer buffer = buffer_of(bytes);
+    const double clock_s = cpu_clock_seconds();
+    const std::size_t part = std::max<std::size_t>(1, part_bytes / bytes);
+    std::vector<double> parts;
+    parts.reserve(offsets.size() / part);
     std::uint64_t all_moved = 0;
+    std::size_t done = 0;
     const Clocks clocks;
+    double last = clocks.cpu;
     for (const std::int64_t offset : offsets) {
         const ssize_t moved = write ? ::pwrite(descriptor, buffer.get(), bytes, offset)
                                     : ::pread(descriptor, buffer.get(), bytes, offset);
         if (moved < 0) throw Failure(errno, write ? "a write failed" : "a read failed");
         if (moved == 0) break;
         all_moved += static_cast<std::uint64_t>(moved);
+        if (++done % part == 0) {
+            const double now = seconds(CLOCK_THREAD_CPUTIME_ID);
+            parts.push_back(std::max(now - last - clock_s, 0.0));
+            last = now;
+        }
     }
-    return clocks.since(all_moved);
+    FileLoopResult result = clocks.since(all_moved);
+    const double clocks_s = clock_s * static_cast<double>(parts.size());
+    result.cpu_s = std::max(result.cpu_s - clocks_s, 0.0);
+    result.wall_s = std::max(result.wall_s - clocks_s, 0.0);
+    result.parts_cpu_s = std::move(parts);
+    return result;
 }
 
 FileLoopResult queued_loop(int descriptor, bool write, std::size_t bytes,

@@ -12,10 +12,14 @@ inline constexpr std::size_t most_operation_bytes = std::size_t{1} << 30;
 
 struct FileLoopResult {
     double wall_s = 0;
-    double queued_s = 0;      // of that, waiting for a processor that others had
-    double cpu_s = 0;         // of the calling thread
-    std::uint64_t bytes = 0;  // that were moved
+    double queued_s = 0;              // of that, waiting for a processor that others had
+    double cpu_s = 0;                 // of the calling thread
+    std::uint64_t bytes = 0;          // that were moved
+    std::vector<double> parts_cpu_s;  // of some operations each, which move `part_bytes` or more
 };
+
+// So much takes far longer than reading the clock.
+inline constexpr std::size_t part_bytes = std::size_t{64} << 10;
 
 // Reads, or writes, `bytes` at each of the offsets of an open file, in their order, from one buffer
 // whose address is a multiple of 4096. Stops at the end of the file. Throws

@@ -195,11 +195,12 @@ def _recorded(words: list[str], folder: Path) -> Recording:
 def _row(title: str, runs: list[Explanation], alone: list[Explanation]) -> str:
     e = runs[len(runs) // 2]
     recorded = _with_range(e.recorded_cpu_s, [each.recorded_cpu_s for each in runs])
+    stalls = _with_range(e.stalled_s, [each.stalled_s for each in runs]) if e.stalls else ""
     model = _with_range(e.cpu_s, [each.cpu_s for each in alone])
     walls = [(e.recorded_cpu_s + e.recorded_wait_s) * 1e3, (e.cpu_s + e.wait_s) * 1e3]
     errors = ", ".join("not known" if each.error is None else f"{each.error:+.0%}" for each in runs)
     return (
-        f"| {title} | {e.facts.operations:,} | {recorded} | {model} | {errors} | {walls[0]:.1f} | "
+        f"| {title} | {e.facts.operations:,} | {recorded} | {stalls} | {model} | {errors} | {walls[0]:.1f} | "
         f"{walls[1]:.1f} |"
     )
 
@@ -244,13 +245,14 @@ def _head(measured, rounds):  # type: ignore[no-untyped-def]
         "in a virtual machine, beside other programs. A round of `pagelens measure io` came before and after",
         f"each of the {rounds} rounds in which the programs were recorded. Processor times are in ms, of the",
         "operations that the model knows. *Recorded* is measured: the median run, with the least and the",
-        "greatest of the runs in parentheses. *Model* is predicted by what all rounds measured; in",
-        "parentheses is the range that each round alone gives. The errors are those of all runs, in the",
+        "greatest of the runs in parentheses. Not in it are *stalls*, in which the machine's host mapped",
+        "memory: [io.md](../io.md) says how they are told. *Model* is predicted by what all rounds measured;",
+        "in parentheses is the range that each round alone gives. The errors are those of all runs, in the",
         "order of their recorded times, so the middle one is that of the median run. Wall times are in ms,",
         "too, and summed over all threads; in recorded ones, waits for a processor count.",
         "",
-        "| program | operations | recorded | model | errors | recorded wall | model's wall |",
-        "|---|---|---|---|---|---|---|",
+        "| program | operations | recorded | stalls | model | errors | recorded wall | model's wall |",
+        "|---|---|---|---|---|---|---|---|",
     ]
 
 

@@ -17,7 +17,9 @@ void register_file_loop(nb::module_& m) {
         .def_ro("queued_s", &FileLoopResult::queued_s,
                 "Of the wall time, what the thread waited for a processor.")
         .def_ro("cpu_s", &FileLoopResult::cpu_s, "Processor time of the calling thread.")
-        .def_ro("bytes", &FileLoopResult::bytes, "Bytes that were moved.");
+        .def_ro("bytes", &FileLoopResult::bytes, "Bytes that were moved.")
+        .def_ro("parts_cpu_s", &FileLoopResult::parts_cpu_s,
+                "Processor times of equal numbers of operations, one after the other.");
     m.def(
         "file_loop", &file_loop, nb::call_guard<nb::gil_scoped_release>(), "descriptor"_a,
         "write"_a, "bytes"_a, "offsets"_a,

@@ -13,6 +13,7 @@ import polars as pl
 from pagelens.io import classify as paths
 from pagelens.io.classify import classify
 from pagelens.io.facts import TRANSFERS, Facts, describe
+from pagelens.io.memory_stalls import with_stalls
 from pagelens.io.option import Option, run_of
 from pagelens.io.predict import Cost, Floats, predict
 from pagelens.io.recording import Recording, without_queues
@@ -71,6 +72,8 @@ class Explanation:
     elapsed_s: float
     recorded_cpu_s: float  # the processor time of the operations that the model knows
     recorded_wait_s: float
+    stalled_s: float  # of the waiting, for the host of a virtual machine to map memory; no error counts it
+    stalls: int  # operations in which that happened
     cpu_s: float
     wait_s: float
     spread: float  # how much longer the same operations take at one moment than at another; 1: not known
@@ -118,7 +121,7 @@ def explain_recording(
         every = every.with_columns(cpu=pl.lit(io.interrupt_core.value, pl.UInt16))
     on = _files_on(recording, io.file_system.value)
     known = np.isfinite(predict(every, io).cpu_s) & every["file"].is_in(on).to_numpy()
-    frame = every.filter(pl.Series(known))
+    frame = with_stalls(every.filter(pl.Series(known)), io)
     others = every.filter(pl.Series(~known))
     found = list(options(frame, io, run_of(recording, machine.cores.count.value)))
     elapsed = (recording.header.elapsed_ns or _span(every)) / 1e9
@@ -128,7 +131,8 @@ def explain_recording(
         ways += _elsewhere(frame, elsewhere, elsewhere.io)
     cpu_s, wait_s = float(np.nansum(found[0].cost.cpu_s)), float(np.nansum(found[0].cost.wait_s))
     recorded = float(frame["cpu_ns"].sum()) / 1e9
-    took = float(frame["wall_ns"].sum()) / 1e9
+    stalled = float(frame["stalled"].sum()) / 1e9
+    took = float(frame["wall_ns"].sum()) / 1e9 - stalled
     of_paths = _paths(frame, found[0].cost)
     tells = recording.knows("cpu_ns") and recorded > 0
     return Explanation(
@@ -138,6 +142,8 @@ def explain_recording(
         elapsed_s=elapsed,
         recorded_cpu_s=recorded,
         recorded_wait_s=float(frame["waiting"].sum()) / 1e9,
+        stalled_s=stalled,
+        stalls=int((frame["stalled"] > 0).sum()),
         cpu_s=cpu_s,
         wait_s=wait_s,
         spread=spread,

@@ -273,6 +273,11 @@ class Io(Table):
     other_core: Sourced[Seconds] | None = Field(
         default=None, description="what each such operation takes longer on another processor"
     )
+    memory_stall: Sourced[Seconds] | None = Field(
+        default=None,
+        description="how long an access waits while the host of a virtual machine maps memory that it had "
+        "unmapped; absent: there were no such accesses",
+    )
     writers: Sourced[Positive] | None = Field(
         default=None, description="how many writers `writers_apart` and `writers_together` had"
     )

@@ -4,14 +4,17 @@ import errno
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pagelens import _probes
 from pagelens.cli.commands.io import _machine_with_io
 from pagelens.cli.text.measure_io import render_io
 from pagelens.errors import UsageError
+from pagelens.host import stalls
 from pagelens.host.system import System
 from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.recording import Header
@@ -34,6 +37,8 @@ def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(transfers, "_OLD_BYTES", 16 << 20)
     monkeypatch.setattr(transfers, "_WORK_IN_ALL", 16 << 20)
     monkeypatch.setattr(transfers, "_MOMENT_TIMES", 1)
+    monkeypatch.setattr(stalls, "_IDLE_BYTES", 1 << 20)
+    monkeypatch.setattr(stalls, "_IDLE_S", 0.0)
     measured = session.measure_folder(tmp_path, seconds=0.01, rounds=2)
     text = file_with_io(file_with_io(MACHINE, measured), measured)  # the second takes the first one's place
     io = parse_machine(text.encode(), "it").io
@@ -111,6 +116,33 @@ def test_a_round_that_was_disturbed_does_not_count(tmp_path: Path) -> None:
     assert both.costs["read"][4096] == Times(2e-6, 3e-6, 10)
     assert both.rates == measured.rates
     assert len(measured.samples["read"][4096]) == 5
+
+
+def test_stalls_of_memory_stand_in_a_machine_file(tmp_path: Path) -> None:
+    measured = with_write(Measured(tmp_path, system.read_file_system(tmp_path)))
+    for found, wanted in (([1.2e-4] * 7, None), ([*[1.2e-4] * 7, 4e-4], 1.2e-4)):
+        measured.stalls = found
+        io = parse_machine(file_with_io(MACHINE, pooled([measured])).encode(), "it").io
+        assert io is not None
+        assert (io.memory_stall and io.memory_stall.value) == (wanted and pytest.approx(wanted))
+
+
+def test_stalls_are_not_in_the_times_of_transfers_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = np.array([*[20e-6] * 15, 150e-6])
+    done = SimpleNamespace(cpu_s=parts.sum(), wall_s=parts.sum(), queued_s=0.0, parts_cpu_s=parts)
+    monkeypatch.setattr(series._probes, "file_loop", lambda *_: done)
+    for in_memory, wanted in ((True, 16 * 20e-6), (False, parts.sum())):
+        cpu, wall, _ = series.transfer(0, True, 4096, range(256), in_memory)
+        assert (cpu, wall) == (pytest.approx(wanted), pytest.approx(wanted))
+
+
+def test_parts_of_a_loop_are_its_processor_time(tmp_path: Path) -> None:
+    with Scratch(tmp_path).open() as file:
+        done = _probes.file_loop(file, True, 4096, list(range(0, 40 << 12, 4096)))
+    assert len(done.parts_cpu_s) == 2  # of 16 operations each; 8 are left
+    assert 0 < sum(done.parts_cpu_s) <= done.cpu_s
 
 
 def test_folders_that_will_not_do_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,6 +128,24 @@ def test_where_the_cache_is_unknown_the_wait_tells() -> None:
     assert paths_of(operations, bytes=1 << 20, cached_bytes=None) == ["cold_read", "read"]
 
 
+def test_waits_for_the_host_to_map_memory_are_no_error_of_the_model() -> None:
+    """They were processor time, and the model was 41% too low for a dd that had 853 of them."""
+    writes = [transfer("write", n * PAGE, cpu_ns=4000, wall_ns=4000) for n in range(40)]
+    for n in range(0, 40, 5):
+        writes[n].update(cpu_ns=134_000, wall_ns=134_000)
+    found = [
+        explain_recording(recording_of(writes), MACHINE.model_copy(update={"io": with_tables(**more)}))
+        for more in ({}, {"memory_stall": '"120 us"'})
+    ]
+    assert [each.stalls for each in found] == [0, 8]
+    assert found[0].error == pytest.approx(160 / (32 * 4 + 8 * 134) - 1)
+    assert found[1].stalled_s == pytest.approx(8 * 130e-6)
+    assert found[1].error == pytest.approx(0)
+    assert found[1].wall_error == pytest.approx(0)
+    assert "1.04 ms of waiting in 8 operations do not count" in error_line(found[1])
+    assert "host" not in error_line(found[0])
+
+
 @pytest.mark.parametrize(("cpu_us", "said"), [(15, False), (210, True)])
 def test_new_files_that_removed_ones_slow_down_are_said(cpu_us: int, said: bool) -> None:
     def made(number: int) -> list[dict[str, Any]]:

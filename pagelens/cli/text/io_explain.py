@@ -50,7 +50,7 @@ def answer(e: Explanation) -> list[str]:
 
 def error_line(e: Explanation) -> str:
     """Return how near the model is to the processor time and to the wall time."""
-    wall = (e.cpu_s + e.wait_s, e.recorded_cpu_s + e.recorded_wait_s)
+    wall = (e.cpu_s + e.wait_s, e.recorded_cpu_s + e.recorded_wait_s - e.stalled_s)
     parts = [
         f"{_off(error)} the recorded {what} ({format_time(model)} for {format_time(recorded)})"
         for what, error, model, recorded in (
@@ -62,6 +62,11 @@ def error_line(e: Explanation) -> str:
     if not parts:
         return "The model cannot be checked: the recording has no times of these operations."
     text = f"The model gives {', and '.join(parts)}."
+    if e.stalls:
+        text += (
+            f" {format_time(e.stalled_s)} of waiting in {count_noun(e.stalls, 'operation')} do not count: "
+            "the host of this virtual machine had to map memory first."
+        )
     if e.error is not None and abs(e.error) > GOOD and e.varies_as_much:
         text += (
             f" The processor time of one loop varied as much: it was up to {e.spread:.2g} times as long at "

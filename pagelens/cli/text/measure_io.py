@@ -64,6 +64,11 @@ def _singles(io: Io) -> str:
         )
     if io.spread:
         parts.append(f"the same loop took up to {io.spread.value:.2g} times as long at another moment")
+    if io.memory_stall:
+        parts.append(
+            "the host of this virtual machine unmaps memory that was left alone, and an access to it then "
+            f"waits {format_time(io.memory_stall.value)}"
+        )
     if io.direct_write is None:
         parts.append("there are no direct operations")
     elif io.direct_copies and io.direct_copies.value:

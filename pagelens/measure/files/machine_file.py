@@ -91,6 +91,8 @@ def _values(m: Measured) -> dict[str, dict[str, object]]:
     if m.interrupt_core is not None and m.other_core_s and (other := median(m.other_core_s)) > 0:
         source("interrupt_core", m.interrupt_core, "/proc/interrupts, before and after direct reads")
         source("other_core", _time(other), f"{_HERE}: direct reads of 4 KiB there and on another processor")
+    if m.memory_stall_s is not None:
+        source("memory_stall", _time(m.memory_stall_s), f"{_HERE}: pages that the process had left alone")
     source("writers", m.writers, _HERE)
     source("writers_apart", round(m.writers_apart, 3), f"{_HERE}: one core each")
     if m.two_writers_apart is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from pagelens.host.stalls import FEWEST
 from pagelens.measure.files.series import Sample, Times, times_of
 from pagelens.measure.files.system import FileSystem
 
@@ -31,6 +32,7 @@ class Measured:
     two_writers_apart: float | None = None  # the same of two, where there are more
     writers_together: float = 1.0
     moments: dict[str, list[float]] = field(default_factory=dict)  # processor seconds of the same loops
+    stalls: list[float] = field(default_factory=list)  # of touches of idle memory, in seconds
     notes: list[str] = field(default_factory=list)
 
     def keep(self, kind: str, size: int, samples: Iterable[Sample]) -> None:
@@ -76,6 +78,11 @@ class Measured:
         of = (sorted(times) for times in self.moments.values())
         return max((times[-1 - len(times) // MOMENTS_LEFT_OUT] / times[0] for times in of), default=1.0)
 
+    @property
+    def memory_stall_s(self) -> float | None:
+        """The median of the stalls in which the host of a virtual machine maps memory, if there are any."""
+        return median(self.stalls) if len(self.stalls) >= FEWEST else None
+
     def to_json(self) -> dict[str, Any]:
         """Return the result by name, with times in seconds and rates in bytes a second."""
         return {
@@ -99,6 +106,7 @@ class Measured:
             "two_writers_apart": self.two_writers_apart,
             "writers_together": self.writers_together,
             "moments": self.moments,
+            "memory_stall_s": self.memory_stall_s,
             "notes": self.notes,
         }
 
@@ -106,9 +114,10 @@ class Measured:
 def pooled(measurements: Sequence[Measured]) -> Measured:
     """Return several measurements of one folder as one, such as those between the runs of programs."""
     found = replace(
-        measurements[-1], samples={}, in_flight={}, calls={}, paces={}, moments={}, other_core_s=[]
+        measurements[-1], samples={}, in_flight={}, calls={}, paces={}, moments={}, other_core_s=[], stalls=[]
     )
     for each in measurements:
+        found.stalls.extend(each.stalls)
         found.other_core_s.extend(each.other_core_s)
         for kind, by_size in each.samples.items():
             for size, samples in by_size.items():

@@ -18,8 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import numpy as np
+
 from pagelens import _probes
 from pagelens.errors import Failure
+from pagelens.host.stalls import stalled
 
 MIB = 1 << 20
 FILE_BYTES = 256 * MIB  # of the scratch file
@@ -141,14 +144,19 @@ def timed(work: Callable[[], object], times: int) -> Once:
     return time.thread_time() - cpu, time.monotonic() - wall, times
 
 
-def transfer(descriptor: int, write: bool, size: int, at: Sequence[int]) -> Once:
-    """Make one repetition. Return processor time, wall time and the number of operations. Raises Failure."""
+def transfer(descriptor: int, write: bool, size: int, at: Sequence[int], in_memory: bool = False) -> Once:
+    """Make one repetition. Return processor time, wall time and the number of operations. Raises Failure.
+
+    The time in which a host mapped memory does not count if all operations are `in_memory`. Others wait for
+    the storage, and some of them do the work of many.
+    """
     try:
         done = _probes.file_loop(descriptor, write, size, list(at))
     except OSError as error:
         raise failure_of(error) from None
+    stalls = float(stalled(np.asarray(done.parts_cpu_s)).sum()) if in_memory else 0.0
     # Waiting for a processor is caused by other programs, so it does not count.
-    return done.cpu_s, max(done.cpu_s, done.wall_s - done.queued_s), len(at)
+    return done.cpu_s - stalls, max(done.cpu_s, done.wall_s - done.queued_s) - stalls, len(at)
 
 
 def failure_of(error: OSError) -> Failure:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pagelens.errors import UsageError
+from pagelens.host.stalls import idle_touches
 from pagelens.measure.files.calls import NewFiles, call_steps, measure_writers
 from pagelens.measure.files.measured import Measured
 from pagelens.measure.files.series import FILE_BYTES, MIB, Scratch
@@ -51,6 +52,7 @@ def _steps(
     m: Measured, scratch: Scratch, new_files: NewFiles, seconds: float, rounds: int
 ) -> Iterator[Callable[[], None]]:
     each = _SHARE * seconds / (_SERIES * len(SIZES) * rounds)
+    yield lambda: m.stalls.extend(idle_touches().tolist())
     for _ in range(rounds):
         yield from transfer_steps(m, scratch, SIZES, each)
         yield scratch.remove

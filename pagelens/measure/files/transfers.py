@@ -78,9 +78,16 @@ def _filled(scratch: Scratch) -> None:
         transfer(file, not whole, MIB, range(0, FILE_BYTES, MIB))
 
 
-def _ordered(file: int, write: bool, order: Callable[[int, int], list[int]], size: int, number: int) -> Once:
+def _ordered(
+    file: int,
+    write: bool,
+    order: Callable[[int, int], list[int]],
+    size: int,
+    number: int,
+    in_memory: bool = False,
+) -> Once:
     """Make the transfers of one repetition in an order that its number tells."""
-    return transfer(file, write, size, order(size, number))
+    return transfer(file, write, size, order(size, number), in_memory)
 
 
 def _new(m: Measured, scratch: Scratch, sizes: Sequence[int], each_s: float) -> None:
@@ -88,7 +95,7 @@ def _new(m: Measured, scratch: Scratch, sizes: Sequence[int], each_s: float) -> 
         at = new_offsets(size, number)
         if at[0] == 0:
             os.ftruncate(file, 0)
-        return transfer(file, True, size, at)
+        return transfer(file, True, size, at, in_memory=True)
 
     with scratch.open(name=NEW) as file:
         # A guest's host may have to provide the frames of new pages first. Here they are those of pages that
@@ -145,7 +152,8 @@ def _cached(m: Measured, scratch: Scratch, sizes: Sequence[int], each_s: float) 
                 ("read", False, offsets),
                 ("overwrite", True, offsets),
             ):
-                m.keep(kind, size, repeat(partial(_ordered, file, write, order, size), each_s))
+                once = partial(_ordered, file, write, order, size, in_memory=True)
+                m.keep(kind, size, repeat(once, each_s))
 
 
 def _direct(m: Measured, scratch: Scratch, sizes: Sequence[int], each_s: float) -> None:
@@ -180,7 +188,8 @@ def _in_small_folios(m: Measured, scratch: Scratch, sizes: Sequence[int], each_s
     with scratch.open(name=OLD) as file:
         transfer(file, True, 4096, range(0, _OLD_BYTES, 4096))
         for size in sizes:
-            m.keep("small_folio_read", size, repeat(partial(_ordered, file, False, first, size), each_s))
+            once = partial(_ordered, file, False, first, size, in_memory=True)
+            m.keep("small_folio_read", size, repeat(once, each_s))
     scratch.remove(OLD)
 
 

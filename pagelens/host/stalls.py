@@ -1,0 +1,50 @@
+"""Finds the stalls of a virtual machine whose host has to map its memory anew.
+
+The host can unmap memory that the guest has not used for a moment. The guest's next access to it then waits
+for the host. The guest sees neither a page fault nor steal time, and its clocks of processor time go on.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+SHORTEST_S = 50e-6  # longer than what the kernel does now and then in an operation that touches only memory
+_LONGEST_BASE_S = 500e-6  # an operation that takes longer hides its stalls
+FEWEST = 8  # operations, or stalls, that tell something
+_IDLE_BYTES, _IDLE_S = 64 << 20, 1.0  # of memory that is left alone so long
+
+
+def stalled(times: Floats) -> Floats:
+    """Return how much of each of these processor times was a stall, in seconds.
+
+    They are those of operations that are alike and touch only memory. At least a quarter of them is taken to
+    have no stall.
+    """
+    if times.size < FEWEST:
+        return np.zeros_like(times)
+    base = float(np.quantile(times, 0.25))
+    longer = times - base
+    return np.where((longer > SHORTEST_S) & (base < _LONGEST_BASE_S), longer, 0.0)
+
+
+def idle_touches() -> Floats:
+    """Return how long touching each page took that stalled, of memory that the process has and left alone."""
+    page = mmap.PAGESIZE
+    with mmap.mmap(-1, _IDLE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        for at in range(0, _IDLE_BYTES, page):
+            memory[at] = 1
+        time.sleep(_IDLE_S)
+        clock, times = time.thread_time_ns, []
+        for at in range(0, _IDLE_BYTES, page):
+            begin = clock()
+            memory[at]
+            times.append(clock() - begin)
+    took = np.asarray(times) / 1e9
+    return took[took > SHORTEST_S]
