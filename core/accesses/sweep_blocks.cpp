@@ -62,7 +62,7 @@ std::unique_ptr<SweepBlocks> SweepBlocks::of(const Program& program) {
 }
 
 SweepBlocks::SweepBlocks(const SweepProgram& program)
-    : program_(program), lines_(program.objects()) {
+    : program_(program), whole_walks_(WholeWalks::of(program)), lines_(program.objects()) {
     for (const Sweep& sweep : program.loops().sweeps) {
         const std::uint64_t repeats = program.loops().phase_repeats[sweep.phase];
         const std::uint64_t turns = program.turns(sweep) + 1;
@@ -202,20 +202,6 @@ std::span<const std::uint32_t> SweepBlocks::maps() {
         }
     }
     return pages_;
-}
-
-// Calls visit(page of the part, page of the program) for the wanted ones of some pages.
-template <class Visit>
-void SweepBlocks::for_wanted(const PageSet& wanted, const Way& way, Pages pages,
-                             Visit&& visit) const {
-    for (std::uint64_t begin = pages.begin; begin < pages.end; begin += 64) {
-        std::uint64_t rest = wanted.from(way.first + begin);
-        if (pages.end - begin < 64) rest &= (1ull << (pages.end - begin)) - 1;
-        for (; rest != 0; rest &= rest - 1) {
-            const std::uint64_t at = begin + static_cast<unsigned>(std::countr_zero(rest));
-            visit(at, static_cast<std::uint32_t>(way.first + at));
-        }
-    }
 }
 
 void SweepBlocks::put(std::uint64_t turn, const Op& op) {

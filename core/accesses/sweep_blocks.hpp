@@ -6,15 +6,18 @@
 // be handed out first, and then it is known which pages are wanted.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/accesses/op.hpp"
 #include "core/accesses/page_set.hpp"
 #include "core/accesses/program.hpp"
+#include "core/accesses/whole_walks.hpp"
 
 namespace pagelens {
 
@@ -26,6 +29,11 @@ class SweepBlocks {
     // Returns null if the program is not one of declared sweeps, draws pages at random, has its
     // lines in order, or uses pages before it maps them.
     static std::unique_ptr<SweepBlocks> of(const Program& program);
+
+    // Returns the walks of a program that has no others; null otherwise.
+    [[nodiscard]] const WholeWalks* whole_walks() const {
+        return whole_walks_ ? &*whole_walks_ : nullptr;
+    }
 
     // Goes on to the next block; returns false after the last one. before() has the ops between:
     // phases that begin, pages that are given back.
@@ -49,11 +57,6 @@ class SweepBlocks {
     [[nodiscard]] std::uint64_t moments_of_all() const { return moments_of_all_; }
     // Returns about which share of the ops comes before the block.
     [[nodiscard]] float done() const;
-
-  private:
-    static constexpr std::uint64_t block_turns = 64;
-
-    explicit SweepBlocks(const SweepProgram& program);
 
     // One thread's way through its part of a stream. It comes to page `at` of the part's `pages` in
     // turn ceil(at * turns / pages), and to its end in the last turn.
@@ -81,13 +84,40 @@ class SweepBlocks {
     // The pages that a way fetches or stores to in the block, and those that it writes back.
     [[nodiscard]] static Pages visited(const Way& way);
     [[nodiscard]] static Pages written_back(const Way& way);
+    // Returns the ways, thread by thread and stream by stream.
+    [[nodiscard]] std::span<const Way> ways() const { return ways_; }
+    // Returns how many turns the block has, at most block_turns.
+    static constexpr std::uint64_t block_turns = 64;
+    [[nodiscard]] std::uint64_t turns() const { return end_turn_ - turn_; }
+    // Returns the block's sweep, and its first turn there.
+    [[nodiscard]] std::size_t sweep() const { return sweep_; }
+    [[nodiscard]] std::uint64_t first_turn() const { return turn_; }
+    // Returns whether the sweeps of the phase run for the first time.
+    [[nodiscard]] bool is_first_round() const { return round_ == 0; }
+    // Returns whether the block maps pages that it visits.
+    [[nodiscard]] bool maps_pages() const { return maps_; }
+    // Returns the turn since the block began in which a way comes to a page of its part, or to its
+    // end. Precondition: it does so in this block or later.
+    [[nodiscard]] std::uint64_t turn_within(const Way& way, std::uint64_t at) const {
+        return turn_of(way, at) - turn_;
+    }
+    // Returns the page of its part that a way has come to in a turn since the block began.
+    [[nodiscard]] std::uint64_t page_at(const Way& way, std::uint64_t turn) const {
+        return way.pages == turns_ ? turn_ + turn : (turn_ + turn) * way.pages / turns_;
+    }
+    // Calls visit(page of the part, page of the program) for the wanted ones of some pages.
+    template <class Visit>
+    static void for_wanted(const PageSet& wanted, const Way& way, Pages pages, Visit&& visit);
+    // Calls visit(turn since the block began, page of the part) for pages of a way, whose op comes
+    // when the way has gone `later` pages further.
+    template <class Visit>
+    void for_turns(const Way& way, Pages pages, std::uint64_t later, Visit&& visit) const;
+
+  private:
+    explicit SweepBlocks(const SweepProgram& program);
 
     void start(const Sweep& sweep, std::size_t number);
     void make_block();
-    template <class Visit>
-    void for_wanted(const PageSet& wanted, const Way& way, Pages pages, Visit&& visit) const;
-    template <class Visit>
-    void for_turns(const Way& way, Pages pages, std::uint64_t later, Visit&& visit) const;
     void put(std::uint64_t turn, const Op& op);
     void put_in_order();
     [[nodiscard]] std::uint64_t turn_of(const Way& way, std::uint64_t at) const {
@@ -97,6 +127,7 @@ class SweepBlocks {
     [[nodiscard]] std::uint64_t moments_of_turn() const { return 3 * ways_.size(); }
 
     const SweepProgram& program_;
+    std::optional<WholeWalks> whole_walks_;
     unsigned phase_ = ~0u, round_ = 0;
     std::size_t phase_begin_ = 0, phase_end_ = 0, sweep_ = 0;
     bool in_sweep_ = false, maps_ = false;
@@ -112,8 +143,18 @@ class SweepBlocks {
     std::vector<std::uint8_t> turn_of_;
 };
 
-// Calls visit(turn since the block began, page of the part) for pages of a way, whose op comes when
-// the way has gone `later` pages further.
+template <class Visit>
+void SweepBlocks::for_wanted(const PageSet& wanted, const Way& way, Pages pages, Visit&& visit) {
+    for (std::uint64_t begin = pages.begin; begin < pages.end; begin += 64) {
+        std::uint64_t rest = wanted.from(way.first + begin);
+        if (pages.end - begin < 64) rest &= (1ull << (pages.end - begin)) - 1;
+        for (; rest != 0; rest &= rest - 1) {
+            const std::uint64_t at = begin + static_cast<unsigned>(std::countr_zero(rest));
+            visit(at, static_cast<std::uint32_t>(way.first + at));
+        }
+    }
+}
+
 template <class Visit>
 void SweepBlocks::for_turns(const Way& way, Pages pages, std::uint64_t later, Visit&& visit) const {
     if (pages.begin >= pages.end) return;

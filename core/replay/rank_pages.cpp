@@ -116,8 +116,14 @@ MaybeFrame RankPages::alloc(std::uint32_t rank, std::uint32_t page, unsigned ord
 }
 
 void RankPages::take_for(std::span<const std::uint32_t> pages) {
+    constexpr std::size_t ahead = 32;
     fresh_.clear();
-    for (const std::uint32_t page : pages) {
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+        if (i + ahead < pages.size()) {
+            __builtin_prefetch(&states_[pages[i + ahead]], 1);
+            __builtin_prefetch(&frames_[pages[i + ahead]], 1);
+        }
+        const std::uint32_t page = pages[i];
         if (mapped(page)) continue;
         give_back();
         states_[page] = unlisted;  // it may come again

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "core/replay/rows_behind.hpp"
 #include "core/replay/sample_scale.hpp"
 #include "core/replay/shared_caches.hpp"
+#include "core/replay/streamed_l2s.hpp"
 
 namespace pagelens {
 namespace {
@@ -62,16 +64,29 @@ std::size_t sampled_pages(const Program& program, const ReplayOptions& options) 
     return job_pages(program, options) * options.sampling.members() / options.sampling.period();
 }
 
+// The blocks of a program of declared loops, where a replay can go through these.
+std::unique_ptr<SweepBlocks> blocks_of(const Program& program, const Placement& placement,
+                                       const Hierarchy& h, const ReplayOptions& o) {
+    if (placement.shuffle_above() < 1 || h.caches != nullptr) return nullptr;
+    auto blocks = SweepBlocks::of(program);
+    if (blocks != nullptr && o.rows != nullptr && !RowsBehind::can_pass(*blocks, o.ranks))
+        return nullptr;
+    return blocks;
+}
+
 class Replay {
   public:
+    // `may_stream`: whether L2s may be followed by what streams do to them.
     Replay(const Program& program, const Placement& placement, const Hierarchy& h,
-           const ReplayOptions& o)
+           const ReplayOptions& o, bool may_stream)
         : program_(program),
           options_(o),
           sampling_(o.sampling),
+          blocks_(blocks_of(program, placement, h, o)),
+          streamed_(may_stream ? StreamedL2s::of(blocks_.get(), h, o, program.threads()) : nullptr),
           pages_(program, placement, o.ranks, sampling_,
-                 h.l2_sets == 0 && h.caches == nullptr ? RankPages::Listed::covered
-                                                       : RankPages::Listed::coloured,
+                 streamed_ || (h.l2_sets == 0 && h.caches == nullptr) ? RankPages::Listed::covered
+                                                                      : RankPages::Listed::coloured,
                  SlotPopulation(h.slots, std::min(o.map_bins, h.slots), job_pages(program, o))),
           owners_(placement.frames(), sampling_, sampled_pages(program, o)),
           counters_(program.phases(), program.objects()),
@@ -82,11 +97,14 @@ class Replay {
         }
         const std::uint32_t threads = program.threads(), cores = o.ranks * threads;
         if (o.rows != nullptr && h.slots != 0)
-            rows_.emplace(*o.rows, pages_, static_cast<std::uint32_t>(program.pages().size()),
-                          o.ranks, threads, h.slots / h.ways, h.ways, counters_);
+            rows_.emplace(
+                *o.rows, pages_, static_cast<std::uint32_t>(program.pages().size()), o.ranks,
+                threads, h.slots / h.ways, h.ways,
+                blocks_ && (h.l2_sets == 0 || streamed_) ? blocks_->whole_walks() : nullptr,
+                counters_);
         if (h.caches != nullptr)
             caches_.emplace(*h.caches, cores, sampling_, owners_, memory_, counters_);
-        if (h.l2_sets == 0) return;
+        if (h.l2_sets == 0 || streamed_) return;
         l2_.emplace(h.l2_sets, h.l2_ways, (cores + h.l2_shared_by - 1) / h.l2_shared_by);
         for (std::uint32_t thread = 0; thread < threads; ++thread) {
             for (std::uint32_t rank = 0; rank < o.ranks; ++rank) {
@@ -96,13 +114,13 @@ class Replay {
         }
     }
 
-    Counters run(const UnderWay& under_way) {
-        // An L2 needs the ops of half of all pages, which are as fast to make all.
-        if (const auto blocks = watch_ || caches_ || l2_ ? nullptr : SweepBlocks::of(program_);
-            blocks != nullptr && (!rows_ || rows_->can_pass(*blocks)))
-            run_blocks(*blocks, under_way);
-        else
+    // Returns nothing if L2s cannot be followed by streams on this placement.
+    std::optional<Counters> run(const UnderWay& under_way) {
+        // A bank of L2s needs the ops of half of all pages, which are as fast to make all.
+        if (blocks_ == nullptr || l2_)
             run_ops(under_way);
+        else if (!run_blocks(*blocks_, under_way))
+            return std::nullopt;
         if (caches_) caches_->leave(phase_);
         if (rows_) rows_->finish();
         if (options_.scaled) scale_.scale(counters_, sampling_.factor());
@@ -135,8 +153,8 @@ class Replay {
     }
 
     // Does the same block by block: hands out its frames, counts its lines, and goes through the
-    // ops of those pages alone whose frames are simulated.
-    void run_blocks(SweepBlocks& blocks, const UnderWay& under_way) {
+    // ops of those pages alone whose frames are simulated. Returns false if it had to give up.
+    bool run_blocks(SweepBlocks& blocks, const UnderWay& under_way) {
         PageSet wanted(program_.pages().size()), all(rows_ ? program_.pages().size() : 0);
         if (rows_) all.add(0, program_.pages().size());
         while (true) {
@@ -145,19 +163,39 @@ class Replay {
                 step(op);
                 if (op.kind() == OpKind::unmap) wanted.remove(op.page, op.page + op.lines);
             }
-            if (!more) return;
+            if (!more) return true;
             under_way.at(blocks.done());
+            clears_.clear();
+            next_clear_ = 0;
+            const std::span<const std::uint32_t> maps = blocks.maps();
             if (rows_ && !rows_->passes(blocks)) {
-                run_ops(blocks.of(all));
-                for (const std::uint32_t page : blocks.maps())
-                    if (pages_.listed(page)) wanted.add(page);
-                continue;
+                time_rows(blocks.of(all), wanted);
+            } else {
+                take_frames(maps, wanted, [&](std::uint32_t page) {
+                    if (rows_) rows_->maps_within(page);
+                });
+                if (rows_) rows_->pass(blocks);
             }
-            take_frames(blocks.maps(), wanted);
             for (std::uint16_t object = 0; object < blocks.lines().size(); ++object)
                 scale_.moved(phase_, object, options_.ranks * blocks.lines()[object]);
-            run_wanted(blocks.of(wanted));
-            if (rows_) rows_->pass(blocks);
+            if (!streamed_) {
+                run_wanted(blocks.of(wanted));
+            } else {
+                if (!streamed_->take(blocks, wanted, pages_)) return false;
+                run_events(streamed_->events());
+            }
+        }
+    }
+
+    // A stretch of rows reaches into the block, and follows its ops one by one.
+    void time_rows(std::span<const Op> ops, PageSet& wanted) {
+        for (const Op& op : ops.first(std::min(far, ops.size()))) prefetch(op);
+        for (std::size_t i = 0; i < ops.size(); ++i) {
+            if (i + far < ops.size()) prefetch(ops[i + far]);
+            if (ops[i].kind() == OpKind::map_write)
+                take_frames(std::span(&ops[i].page, 1), wanted,
+                            [&](std::uint32_t page) { rows_->mapped(page); });
+            rows_->done(ops[i]);
         }
     }
 
@@ -172,11 +210,38 @@ class Replay {
         }
     }
 
-    // Pages get their frames. What of these is sampled is cleared when the block's ops come there.
-    void take_frames(std::span<const std::uint32_t> pages, PageSet& wanted) {
+    void run_events(std::span<const StreamedL2s::Event> events) {
+        for (std::size_t i = 0; i < events.size(); ++i) {
+            if (i + near < events.size()) prefetch_memory(events[i + near].page);
+            happen(events[i]);
+        }
+    }
+    // Does what through_l2() and past_l2() do with a page's sampled lines.
+    void happen(const StreamedL2s::Event& event) {
+        using enum StreamedL2s::What;
+        if (event.what == map) return clear_mapped(event.page);
+        const std::uint32_t frame = pages_.frame(event.page, 0);
+        if (!sampling_.covers(frame)) return;
+        const std::uint64_t lines = sampling_.lines(frame);
+        if (event.what == leave) {
+            count(event.object, Component::l2_write_backs, lines);
+            return memory_.access(phase_, event.object, frame, lines, true);
+        }
+        owners_.set(frame, event.object);
+        simulate(event.object, lines);
+        if (event.what == stream_store)
+            return memory_.access(phase_, event.object, frame, lines, true);
+        count(event.object, Component::l2_accesses, lines);
+        if (event.what == write_back) return;
+        count(event.object, Component::l2_misses, lines);
+        memory_.access(phase_, event.object, frame, lines, false);
+    }
+
+    // Pages get their frames; taken(page) for each. What of these is sampled is cleared when the
+    // block's ops come there.
+    template <class Taken>
+    void take_frames(std::span<const std::uint32_t> pages, PageSet& wanted, Taken&& taken) {
         std::uint64_t given = 0;
-        clears_.clear();
-        next_clear_ = 0;
         pages_.map_each(
             pages,
             [&](std::uint32_t page, std::uint32_t first, std::uint32_t frames) {
@@ -190,7 +255,7 @@ class Replay {
             },
             [&](std::uint32_t page) {
                 if (pages_.listed(page)) wanted.add(page);
-                if (rows_) rows_->maps_within(page);
+                taken(page);
             });
         count_cleared(given);
     }
@@ -469,6 +534,8 @@ class Replay {
     const Program& program_;
     const ReplayOptions& options_;
     Sampling sampling_;
+    std::unique_ptr<SweepBlocks> blocks_;    // null: op by op
+    std::unique_ptr<StreamedL2s> streamed_;  // null: l2_, if the machine has L2s here
     RankPages pages_;
     FrameOwners owners_;
     Counters counters_;
@@ -494,7 +561,10 @@ class Replay {
 Counters replay(const Program& program, const Placement& placement, const Hierarchy& hierarchy,
                 const ReplayOptions& options, const UnderWay& under_way) {
     check(program, placement, hierarchy, options);
-    return Replay(program, placement, hierarchy, options).run(under_way);
+    for (bool may_stream = true;; may_stream = false) {
+        Replay all(program, placement, hierarchy, options, may_stream);
+        if (auto counters = all.run(under_way)) return *std::move(counters);
+    }
 }
 
 }  // namespace pagelens

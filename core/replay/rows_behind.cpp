@@ -26,14 +26,14 @@ std::uint64_t scaled(std::uint64_t place, std::uint64_t from, std::uint64_t to) 
 
 RowsBehind::RowsBehind(const RowModel& model, const RankPages& pages, std::uint32_t page_count,
                        std::uint32_t ranks, std::uint32_t threads, std::uint32_t sets,
-                       std::uint32_t ways, Counters& counters)
+                       std::uint32_t ways, const WholeWalks* walks, Counters& counters)
     : pages_(pages),
       lines_(model.lines),
       stretches_(*model.stretches),
       page_count_(page_count),
       ranks_(ranks),
       threads_(threads),
-      tenants_(page_count, ranks, sets, ways),
+      tenants_(page_count, ranks, sets, ways, walks),
       runs_(model.caches != nullptr ? model.caches->cores() : 1, ranks * threads),
       drams_(model.drams),
       counters_(counters),
@@ -59,11 +59,7 @@ void RowsBehind::enter(unsigned phase) {
 }
 
 void RowsBehind::pass(const SweepBlocks& block) {
-    block.for_all([&](std::uint32_t moment, OpKind kind, std::uint32_t page, std::uint64_t lines) {
-        if (kind == OpKind::map_write) return tenants_.cleared_at(page, moment);
-        tenants_.used_at(page, lines, kind != OpKind::fetch, moment);
-    });
-    tenants_.end_block(block.moments());
+    tenants_.pass(block);
     place_[phase_] += block.most_lines();
 }
 

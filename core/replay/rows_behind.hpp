@@ -37,10 +37,11 @@ struct RowModel {
 
 class RowsBehind {
   public:
+    // `walks` are those of the program if it is replayed block by block and has them.
     // Preconditions: model.stretches has the program's phases and pages; `sets` is a power of two.
     RowsBehind(const RowModel& model, const RankPages& pages, std::uint32_t page_count,
                std::uint32_t ranks, std::uint32_t threads, std::uint32_t sets, std::uint32_t ways,
-               Counters& counters);
+               const WholeWalks* walks, Counters& counters);
 
     // What the replay does, op by op: a page has got frames that were cleared, has got that of a
     // file, is about to lose them; an op has been done; a phase begins; it is over.
@@ -58,8 +59,8 @@ class RowsBehind {
     }
     // What the replay does block by block, if it can: passes() says whether a block may be passed
     // at once, because no stretch reaches into it; then pages get frames; pass() ends the block.
-    [[nodiscard]] bool can_pass(const SweepBlocks& blocks) const {
-        return ranks_ == 1 && blocks.moments_of_all() < 1u << 31;
+    [[nodiscard]] static bool can_pass(const SweepBlocks& blocks, std::uint32_t ranks) {
+        return ranks == 1 && blocks.moments_of_all() < 1u << 31;
     }
     [[nodiscard]] bool passes(const SweepBlocks& block) const {
         return !active_ && place_[phase_] + block.most_lines() < due_;

@@ -6,10 +6,11 @@
 namespace pagelens {
 
 void SlotTenants::join(const RankPages& pages, std::uint32_t page) {
-    const std::uint32_t ranks = pages.holder(page, ranks_ - 1) + 1;
+    const std::uint32_t ranks = ranks_ == 1 ? 1 : pages.holder(page, ranks_ - 1) + 1;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         const std::uint32_t set = pages.frame(page, rank) & set_mask_;
         __builtin_prefetch(&first_[set], 1);
+        __builtin_prefetch(&next_[std::size_t{page} * ranks_ + rank], 1);
         joining_[joining_count_++] = {set, page * ranks_ + rank};
         if (joining_count_ == joining_.size()) settle();
     }
@@ -17,7 +18,7 @@ void SlotTenants::join(const RankPages& pages, std::uint32_t page) {
 
 void SlotTenants::leave(const RankPages& pages, std::uint32_t page) {
     settle();
-    const std::uint32_t ranks = pages.holder(page, ranks_ - 1) + 1;
+    const std::uint32_t ranks = ranks_ == 1 ? 1 : pages.holder(page, ranks_ - 1) + 1;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         const std::uint32_t tenant = page * ranks_ + rank + 1;
         std::uint32_t* link = &first_[pages.frame(page, rank) & set_mask_];
@@ -29,12 +30,12 @@ void SlotTenants::leave(const RankPages& pages, std::uint32_t page) {
 SlotTenants::Found SlotTenants::look(const RankPages& pages, std::uint32_t page, std::uint32_t rank,
                                      unsigned line, const std::uint64_t* reached, bool write) {
     settle();
-    const std::uint32_t now = clock_ + 1;
+    const std::uint32_t now = uses_.now() + 1;
     const auto uses = [&](std::uint32_t of, std::uint32_t by) {
-        const Use& use = uses_[of];
+        const PageUses::Use use = uses_.of(of);
         const bool ever = (use.lines >> line & 1) != 0;
-        std::uint32_t used = ever ? use.used : cleared_[of];
-        std::uint32_t written = std::max(ever ? use.written : 0, cleared_[of]);
+        std::uint32_t used = ever ? use.used : use.cleared;
+        std::uint32_t written = std::max(ever ? use.written : 0, use.cleared);
         if (of == page && (reached[by] >> line & 1) != 0) {
             used = now;
             if (write) written = now;

@@ -8,75 +8,56 @@
 // forgotten, and with it the lines that it left in its slot.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 
 #include "core/machine/huge_array.hpp"
 #include "core/machine/row_kernels.hpp"
+#include "core/replay/page_uses.hpp"
 #include "core/replay/rank_pages.hpp"
 
 namespace pagelens {
 
 class SlotTenants {
   public:
-    SlotTenants(std::uint32_t pages, std::uint32_t ranks, std::uint32_t sets, std::uint32_t ways)
+    // `walks` are those of the program, if it has them.
+    SlotTenants(std::uint32_t pages, std::uint32_t ranks, std::uint32_t sets, std::uint32_t ways,
+                const WholeWalks* walks)
         : ranks_(ranks),
           ways_(ways),
           set_mask_(sets - 1),
-          uses_(pages),
-          cleared_(pages),
+          uses_(pages, walks),
           first_(sets, std::size_t{pages} * ranks),
           next_(std::size_t{pages} * ranks) {}
 
     // The page has its frames, or is about to lose them.
     void come(const RankPages& pages, std::uint32_t page) {
         join(pages, page);
-        forget(page);
+        uses_.forget(page);
     }
     void go(const RankPages& pages, std::uint32_t page) {
         leave(pages, page);
-        forget(page);
+        uses_.forget(page);
     }
     // Joins the page's slot after a move to other frames.
     void join(const RankPages& pages, std::uint32_t page);
     void leave(const RankPages& pages, std::uint32_t page);
 
-    // Every rank wrote all of a page that has just come.
-    void cleared(std::uint32_t page) {
-        const std::uint32_t now = tick();
-        uses_[page] = {};
-        cleared_[page] = now;
-    }
-    // Every rank used lines of a page.
+    // Every rank wrote all of a page that has just come, or used lines of a page.
+    void cleared(std::uint32_t page) { uses_.cleared(page); }
     void used(std::uint32_t page, std::uint64_t lines, bool write) {
-        Use& use = uses_[page];
-        use.used = tick();
-        use.lines |= lines;
-        if (write) use.written = use.used;
+        uses_.used(page, lines, write);
     }
-    // What happened in a block of ops, in any order, at moments counted from when it began: a page
-    // comes, and is cleared if it has come in this block; lines are used. Then the block ends.
+    // A page comes somewhere in a block of ops; a block has happened.
     void come_within(const RankPages& pages, std::uint32_t page) {
         come(pages, page);
-        cleared_[page] = soon;
+        uses_.comes_within(page);
     }
-    void cleared_at(std::uint32_t page, std::uint32_t moment) {
-        if (cleared_[page] > clock_) cleared_[page] = std::min(cleared_[page], clock_ + 1 + moment);
-    }
-    void used_at(std::uint32_t page, std::uint64_t lines, bool write, std::uint32_t moment) {
-        Use& use = uses_[page];
-        const std::uint32_t then = clock_ + 1 + moment;
-        use.used = std::max(use.used, then);
-        use.written = std::max(use.written, write ? then : 0);
-        use.lines |= lines;
-    }
-    // Precondition: fewer than 2^32 - 2 moments pass in all.
-    void end_block(std::uint64_t moments) { clock_ += static_cast<std::uint32_t>(moments); }
-    [[nodiscard]] bool was_cleared(std::uint32_t page) const { return cleared_[page] != 0; }
-    void prefetch(std::uint32_t page) const { __builtin_prefetch(&uses_[page], 1); }
+    void pass(const SweepBlocks& block) { uses_.pass(block); }
+    [[nodiscard]] bool was_cleared(std::uint32_t page) { return uses_.of(page).cleared != 0; }
+    void prefetch(std::uint32_t page) const { uses_.prefetch(page); }
     void prefetch_to_come(std::uint32_t page) const {
-        __builtin_prefetch(&cleared_[page], 1);
+        uses_.prefetch_to_come(page);
         __builtin_prefetch(&next_[std::size_t{page} * ranks_], 1);
     }
 
@@ -91,17 +72,6 @@ class SlotTenants {
                              unsigned line, const std::uint64_t* reached, bool write);
 
   private:
-    // Moments of a run count its ops; 0 is never. After 2^32 - 2 of them all are one. In one cache
-    // line of the host, which is asked for ahead.
-    struct Use {
-        std::uint32_t used = 0, written = 0;
-        std::uint64_t lines = 0;  // used since it was cleared, whenever
-    };
-    static constexpr std::uint32_t soon = ~0u;  // a page that has come is cleared in this block
-    void forget(std::uint32_t page) {
-        uses_[page] = {};
-        cleared_[page] = 0;
-    }
     // Within an op ranks come one after the other.
     using Moment = std::uint64_t;
     [[nodiscard]] static Moment moment(std::uint32_t op, std::uint32_t rank) {
@@ -116,14 +86,11 @@ class SlotTenants {
         }
         joining_count_ = 0;
     }
-    std::uint32_t tick() { return clock_ += clock_ < ~0u - 1 ? 1 : 0; }
 
     std::uint32_t ranks_, ways_, set_mask_;
-    std::uint32_t clock_ = 0;
-    HugeVector<Use> uses_;               // [page]
-    HugeVector<std::uint32_t> cleared_;  // [page] the moment, a write; apart: few ops ask for it
-    ZeroedArray<std::uint32_t> first_;   // [set] 1 + page * ranks + rank of a tenant; 0: none
-    HugeVector<std::uint32_t> next_;     // [page * ranks + rank] of the same set
+    PageUses uses_;
+    ZeroedArray<std::uint32_t> first_;  // [set] 1 + page * ranks + rank of a tenant; 0: none
+    HugeVector<std::uint32_t> next_;    // [page * ranks + rank] of the same set
 
     struct Joining {
         std::uint32_t set, tenant;  // page * ranks + rank

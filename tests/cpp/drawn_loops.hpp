@@ -36,4 +36,24 @@ inline SweepLoops drawn_loops(Random& random, std::uint32_t most = 60) {
     return loops;
 }
 
+// Sweeps whose threads walk through their parts of whole arrays, each once.
+inline SweepLoops drawn_whole_walks(Random& random) {
+    const unsigned threads = 1 + random.below(4), arrays = 1 + random.below(3);
+    SweepLoops loops{.array_pages = {}, .sweeps = {}, .phase_repeats = {1, 2}, .threads = threads};
+    const std::uint32_t pages = threads * (70 + random.below(random.below(2) == 0 ? 30 : 500));
+    for (unsigned array = 0; array < arrays; ++array)
+        loops.array_pages.push_back(pages - (random.below(4) == 0 ? random.below(3 * threads) : 0));
+    for (unsigned sweep = 0; sweep < 3; ++sweep) {
+        Sweep all{sweep / 2, sweep == 0, 4.0, {}};
+        for (unsigned array = 0; array < arrays; ++array) {
+            constexpr std::array kinds{StreamKind::read, StreamKind::write,
+                                       StreamKind::stream_store};
+            if (sweep == 0 || random.below(4) != 0)
+                all.streams.push_back({.array = array, .kind = kinds[random.below(3)]});
+        }
+        loops.sweeps.push_back(std::move(all));
+    }
+    return loops;
+}
+
 }  // namespace pagelens

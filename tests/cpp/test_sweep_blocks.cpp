@@ -15,6 +15,7 @@
 #include "core/accesses/sweep_blocks.hpp"
 #include "core/replay/replay.hpp"
 #include "core/replay/rows_behind.hpp"
+#include "core/replay/streamed_l2s.hpp"
 #include "tests/cpp/drawn_loops.hpp"
 #include "tests/cpp/small_dram.hpp"
 
@@ -37,6 +38,43 @@ Words as_words(const Op& op) { return {op.page, op.object, op.thread, op.kind(),
 bool moves_lines(const Op& op) {
     return op.kind() == OpKind::fetch || op.kind() == OpKind::write_back ||
            op.kind() == OpKind::stream_store;
+}
+
+std::unique_ptr<Placement> drawn_placement(Random& random, unsigned order, unsigned base_order) {
+    const std::uint32_t grain = random.below(2) == 0 ? 1 : 16;
+    if (random.below(2) == 0) return place_at_random(8192, 1, random.below(100));
+    return place_by_kernel(NodeState(linux_layout(8192, 1, 2, dma32_end, base_order), grain),
+                           order);
+}
+
+// Replays loops, and a program of the same ops, on a placement.
+void check_counts(SweepLoops loops, const Placement& placement, const Hierarchy& machine,
+                  std::uint32_t ranks, Random& random) {
+    const std::shared_ptr<const Program> sweeps = declare_sweeps(loops);
+    ReplayOptions options;
+    options.ranks = ranks;
+    options.two_way = options.ideal = true;
+    options.map_bins = 16;
+    options.sampling = Sampling::draw(1, random.below(1000), 2, 8, 2);
+    loops.order = LineOrder::all;
+    const auto in_order = declare_sweeps(loops);
+    const std::uint32_t stretch = 64 + random.below(3000), rest = random.below(300000);
+    const Excerpt some{stretch + rest, stretch, random.below(stretch), random.below(rest + 1)};
+    const RowStretches stretches(*in_order, {some, some});
+    const RowModel rows{&stretches,
+                        most_lines_by_phase(*sweeps),
+                        nullptr,
+                        {reference::small_dram(5, 3, 12, RowPolicy::open)}};
+    if (random.below(2) == 0) options.rows = &rows;
+    const Counters fast = replay(*sweeps, placement, machine, options, run_on);
+    const Counters slow = replay(PlainProgram(sweeps), placement, machine, options, run_on);
+    CHECK(fast.table == slow.table);
+    CHECK(fast.collisions == slow.collisions);
+    CHECK(fast.drams == slow.drams);
+    CHECK(fast.residency.map == slow.residency.map);
+    CHECK(fast.residency.conflicting_pages == slow.residency.conflicting_pages);
+    CHECK(fast.huge_pages == slow.huge_pages);
+    CHECK(fast.small_fallbacks == slow.small_fallbacks);
 }
 
 }  // namespace
@@ -98,42 +136,36 @@ TEST_CASE("a replay of declared sweeps counts what one of the same ops does") {
     Random random(3, 0, 0, Stream::declared_lines);
     for (int round = 0; round < 120; ++round) {
         CAPTURE(round);
-        SweepLoops loops = drawn_loops(random, 400);
-        const std::shared_ptr<const Program> sweeps = declare_sweeps(loops);
+        const SweepLoops loops = drawn_loops(random, 400);
         const unsigned order = random.below(3) == 0 ? huge_order : small_order;
-        const std::uint32_t grain = random.below(2) == 0 ? 1 : 16;
         const unsigned base_order = random.below(4) == 0 ? 1 : 0;
-        const auto placement =
-            random.below(2) == 0
-                ? place_at_random(8192, 1, random.below(100))
-                : place_by_kernel(NodeState(linux_layout(8192, 1, 2, dma32_end, base_order), grain),
-                                  order);
+        const auto placement = drawn_placement(random, order, base_order);
+        const std::uint32_t ranks = random.below(2) == 0 ? 1 : 3;
         const Hierarchy machine{.slots = 512, .ways = 1u << random.below(2)};
-        ReplayOptions options;
-        options.ranks = random.below(2) == 0 ? 1 : 3;
-        options.two_way = options.ideal = true;
-        options.map_bins = 16;
-        options.sampling = Sampling::draw(1, static_cast<std::uint32_t>(round), 2, 8, 2);
-        loops.order = LineOrder::all;
-        const auto in_order = declare_sweeps(loops);
-        const std::uint32_t stretch = 64 + random.below(3000), rest = random.below(300000);
-        const Excerpt some{stretch + rest, stretch, random.below(stretch), random.below(rest + 1)};
-        const RowStretches stretches(*in_order, {some, some});
-        const RowModel rows{&stretches,
-                            most_lines_by_phase(*sweeps),
-                            nullptr,
-                            {reference::small_dram(5, 3, 12, RowPolicy::open)}};
-        if (random.below(2) == 0) options.rows = &rows;
-        const Counters fast = replay(*sweeps, *placement, machine, options, run_on);
-        const Counters slow = replay(PlainProgram(sweeps), *placement, machine, options, run_on);
-        CHECK(fast.table == slow.table);
-        CHECK(fast.collisions == slow.collisions);
-        CHECK(fast.drams == slow.drams);
-        CHECK(fast.residency.map == slow.residency.map);
-        CHECK(fast.residency.conflicting_pages == slow.residency.conflicting_pages);
-        CHECK(fast.huge_pages == slow.huge_pages);
-        CHECK(fast.small_fallbacks == slow.small_fallbacks);
+        check_counts(loops, *placement, machine, ranks, random);
     }
+}
+
+TEST_CASE("L2s under walks through whole arrays do what the same ops do to a bank of L2s") {
+    Random random(5, 0, 0, Stream::declared_lines);
+    unsigned streamed = 0;
+    for (int round = 0; round < 120; ++round) {
+        CAPTURE(round);
+        const SweepLoops loops = drawn_whole_walks(random);
+        const auto placement = random.below(4) == 0
+                                   ? place_contiguously(8192)
+                                   : drawn_placement(random, small_order, random.below(4) / 3);
+        const Hierarchy machine{.l2_sets = 64u << (2 + random.below(2)),
+                                .l2_ways = 7 + random.below(10),
+                                .l2_shared_by = 1 + random.below(2),
+                                .slots = 512};
+        ReplayOptions options;
+        const auto sweeps = declare_sweeps(loops);
+        const auto blocks = SweepBlocks::of(*sweeps);
+        streamed += StreamedL2s::of(blocks.get(), machine, options, loops.threads) ? 1 : 0;
+        check_counts(loops, *placement, machine, 1, random);
+    }
+    CHECK(streamed > 60);
 }
 
 TEST_CASE("frames for many pages at once are those that single requests get") {
