@@ -144,18 +144,33 @@ void register_memory(nb::module_& m) {
         .def(
             "__init__",
             [](Layout* layout, std::uint32_t frames, std::vector<ZoneSpec> zones,
-               std::vector<std::uint8_t> cpu_numa) {
-                new (layout) Layout{frames, std::move(zones), std::move(cpu_numa)};
+               std::vector<std::uint8_t> cpu_numa, const std::string& kernel) {
+                new (layout) Layout{frames, std::move(zones),    std::move(cpu_numa), {},
+                                    0,      kernel_rules(kernel)};
             },
-            "frames"_a, "zones"_a, "cpu_numa"_a)
+            "frames"_a, "zones"_a, "cpu_numa"_a, "kernel"_a = "6.1")
         .def_ro("frames", &Layout::frames)
         .def_ro("zones", &Layout::zones)
         .def_ro("cpu_numa", &Layout::cpu_numa);
-    m.def("linux_layout", &linux_layout, "frames"_a, "numas"_a, "cpus"_a,
-          "low_frames"_a = dma32_end, "page_order"_a = 0);
-    m.def("numa_layout", &numa_layout, "frames"_a, "cpu_numa"_a, "distances"_a,
-          "low_frames"_a = dma32_end, "page_order"_a = 0,
-          "NUMA nodes of these frames each, in order of address; distances by rows, or none.");
+    m.def(
+        "linux_layout",
+        [](std::uint32_t frames, unsigned numas, unsigned cpus, std::uint32_t low_frames,
+           unsigned page_order, const std::string& kernel) {
+            return linux_layout(frames, numas, cpus, low_frames, page_order, kernel_rules(kernel));
+        },
+        "frames"_a, "numas"_a, "cpus"_a, "low_frames"_a = dma32_end, "page_order"_a = 0,
+        "kernel"_a = "6.1");
+    m.def(
+        "numa_layout",
+        [](const std::vector<std::uint32_t>& frames, std::vector<std::uint8_t> cpu_numa,
+           std::vector<std::uint8_t> distances, std::uint32_t low_frames, unsigned page_order,
+           const std::string& kernel) {
+            return numa_layout(frames, std::move(cpu_numa), std::move(distances), low_frames,
+                               page_order, kernel_rules(kernel));
+        },
+        "frames"_a, "cpu_numa"_a, "distances"_a, "low_frames"_a = dma32_end, "page_order"_a = 0,
+        "kernel"_a = "6.1",
+        "NUMA nodes of these frames each, in order of address; distances by rows, or none.");
     m.def("fallback_orders", &fallback_orders, "nodes"_a, "cpu_numa"_a, "distances"_a,
           "[node]: the nodes in the order in which its requests try them.");
     m.def("bare_layout", &bare_layout, "frames"_a);

@@ -16,6 +16,7 @@ class ZoneCompaction {
         : memory_(memory),
           map_(memory.map()),
           zone_(zone),
+          kernel_(zone.kernel()),
           cpu_(cpu),
           nobodys_(nobodys),
           moves_(moves),
@@ -29,7 +30,8 @@ class ZoneCompaction {
         Unit cluster_began = 0;
         while (pageblock_of(map_.frame_of(source_).raw()) < pageblock_of(target_)) {
             const Unit begin = source_;
-            collect_sources(map_.pageblock_begin(begin) == map_.pageblock_begin(cluster_began));
+            collect_sources(kernel_.finishes_pageblocks &&
+                            map_.pageblock_begin(begin) == map_.pageblock_begin(cluster_began));
             if (sources_.empty()) continue;
             cluster_began = begin;
             for (const std::size_t wanted = sources_.size(); !sources_.empty();
@@ -69,7 +71,7 @@ class ZoneCompaction {
 
     // Takes free pages out of the lists, from the zone's last pageblock downwards, until there are
     // as many as are to be moved (isolate_freepages()). After each pageblock that had nothing the
-    // scanner takes longer strides, so it passes over most small blocks.
+    // scanner of newer kernels takes longer strides, so it passes over most small blocks.
     void collect_targets(std::size_t wanted) {
         const std::uint32_t lowest =
             pageblock_of(map_.frame_of(source_).raw()) + pageblock_frames;  // behind the other one
@@ -85,7 +87,8 @@ class ZoneCompaction {
                 return;
             }
             if (target_ < end) return;  // at the watermark
-            stride = targets_.size() > before ? 1 : std::min(2 * stride, cluster_pages);
+            const bool longer = kernel_.compacts_in_strides && targets_.size() == before;
+            stride = longer ? std::min(2 * stride, cluster_pages) : 1;
         }
     }
 
@@ -99,12 +102,13 @@ class ZoneCompaction {
     // Takes the free blocks that the strides hit, up to the end of the pageblock
     // (isolate_freepages_block()).
     void take_targets(std::uint32_t end, std::uint32_t stride, std::size_t wanted) {
+        const std::uint32_t kept = kernel_.compacts_to_min ? zone_.spec().min : zone_.spec().low;
         std::uint32_t at = target_;
         for (; at < end; at += stride) {
             const std::optional<unsigned> order = map_.free_order_at(Frame(at));
             if (!order) continue;
             const std::uint32_t size = 1u << *order;
-            if (zone_.free_frames() <= zone_.spec().min + size) break;
+            if (zone_.free_frames() <= kept + size) break;
             take_block(Frame(at), size);
             at += size - 1;
             if (targets_.size() < wanted) continue;
@@ -137,6 +141,7 @@ class ZoneCompaction {
     Memory& memory_;
     Memmap& map_;
     Zone& zone_;
+    KernelRules kernel_;
     unsigned cpu_;
     const std::vector<bool>& nobodys_;
     std::vector<Move>& moves_;

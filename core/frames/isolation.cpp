@@ -106,7 +106,8 @@ void bring_online(Memory& memory, Frame begin, Frame end) {
         for (Unit i = unit; i < unit + (1u << top); ++i) map.set_inside(i);
         for_pageblocks(map, {unit, unit + (1u << top)},
                        [&](Unit block) { map.set_type(block, MigrateType::movable); });
-        zone.give(map, unit, top, MigrateType::movable, Zone::Place::tail);
+        zone.give(map, unit, top, MigrateType::movable,
+                  memory.kernel().new_memory_to_tail ? Zone::Place::tail : Zone::Place::usual);
     }
 }
 

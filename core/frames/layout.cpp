@@ -14,14 +14,14 @@ namespace {
 constexpr std::uint32_t block = 1u << max_order;
 constexpr std::uint64_t max_numa_nodes = 1024;  // MAX_NUMNODES of Debian's kernels
 
-// Free memory that Linux 6.1 keeps, in frames: the square root rule of init_per_zone_wmark_min(),
+// Free memory that Linux keeps, in frames: the square root rule of init_per_zone_wmark_min(),
 // raised by khugepaged (set_recommended_min_free_kbytes()) to what mobility grouping needs.
 double kept_free_frames(const Layout& layout) {
     double frames = 0;
     for (const ZoneSpec& zone : layout.zones) frames += zone.end - zone.begin;
     const double frame_kilobytes = 4u << layout.page_order;
-    const double kilobytes =
-        std::clamp(std::floor(std::sqrt(frames * frame_kilobytes * 16)), 128.0, 262144.0);
+    const double kilobytes = std::clamp(std::floor(std::sqrt(frames * frame_kilobytes * 16)), 128.0,
+                                        static_cast<double>(layout.kernel.most_min_free_kilobytes));
     // A page table of larger pages has more entries, and so maps more pages as one.
     const double pageblock = 1u << (pageblock_order + layout.page_order);
     const auto zones = static_cast<double>(layout.zones.size());
@@ -30,11 +30,11 @@ double kept_free_frames(const Layout& layout) {
     return std::max(kilobytes / frame_kilobytes, recommended);
 }
 
-// Returns what zone_batchsize() of Linux 6.1 does.
-std::uint32_t batch_frames(std::uint32_t managed, unsigned page_order) {
-    const std::uint32_t megabyte = 256u >> page_order;
-    const std::uint32_t quarter = std::max(1u, std::min(managed >> 10, megabyte) / 4);
-    return std::max(1u, std::bit_floor(quarter + quarter / 2) - 1);
+// Returns what zone_batchsize() does; 0 for a zone of a few MiB.
+std::uint32_t batch_frames(std::uint32_t managed, const Layout& layout) {
+    const std::uint32_t most = layout.kernel.batch_kilobytes / (4u << layout.page_order);
+    const std::uint32_t quarter = std::max(1u, std::min(managed >> 10, most) / 4);
+    return std::bit_floor(quarter + quarter / 2) - 1;
 }
 
 // Returns the zone's sysctl_lowmem_reserve_ratio: it keeps this part of the zones above it.
@@ -49,8 +49,9 @@ void fill_in_sizes(Layout& layout) {
     for (ZoneSpec& zone : layout.zones) {
         const std::uint32_t managed = zone.end - zone.begin;
         zone.min = static_cast<std::uint32_t>(kept * managed / all);
-        const std::uint32_t step =
-            std::max(zone.min / 4, managed / 1000);  // watermark_scale_factor
+        const auto scaled = static_cast<std::uint32_t>(std::uint64_t{managed} *
+                                                       layout.kernel.watermark_scale / 10000);
+        const std::uint32_t step = std::max(zone.min / 4, scaled);
         zone.low = zone.min + step;
         zone.high = zone.low + step;
         std::uint32_t above = 0;
@@ -58,16 +59,19 @@ void fill_in_sizes(Layout& layout) {
             if (other.numa == zone.numa && other.kind > zone.kind) above += other.end - other.begin;
         }
         zone.protection = above / reserve_ratio(zone.kind);
-        zone.pcp_batch = batch_frames(managed, layout.page_order);
+        const std::uint32_t batch = batch_frames(managed, layout);
+        zone.pcp_batch = std::max(1u, batch);
         const auto cpus = static_cast<std::uint32_t>(
             std::count(layout.cpu_numa.begin(), layout.cpu_numa.end(), zone.numa));
         const auto sharers = cpus == 0 ? static_cast<std::uint32_t>(layout.cpu_numa.size()) : cpus;
-        zone.pcp_high = std::max(zone.low / sharers, 4 * zone.pcp_batch);
+        zone.pcp_high = layout.kernel.high_in_batches > 0
+                            ? layout.kernel.high_in_batches * batch
+                            : std::max(zone.low / sharers, 4 * zone.pcp_batch);
     }
 }
 
 Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus, std::uint32_t low_frames,
-                    unsigned page_order) {
+                    unsigned page_order, const KernelRules& kernel) {
     if (numas == 0 || numas > 64) {
         throw std::invalid_argument("numas: " + std::to_string(numas) + " is not from 1 to 64");
     }
@@ -83,12 +87,12 @@ Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus, std::ui
     std::vector<std::uint8_t> cpu_numa;
     for (unsigned cpu = 0; cpu < cpus; ++cpu)
         cpu_numa.push_back(static_cast<std::uint8_t>(cpu * numas / cpus));
-    return numa_layout(of_nodes, std::move(cpu_numa), {}, low_frames, page_order);
+    return numa_layout(of_nodes, std::move(cpu_numa), {}, low_frames, page_order, kernel);
 }
 
 Layout numa_layout(const std::vector<std::uint32_t>& frames, std::vector<std::uint8_t> cpu_numa,
                    std::vector<std::uint8_t> distances, std::uint32_t low_frames,
-                   unsigned page_order) {
+                   unsigned page_order, const KernelRules& kernel) {
     if (low_frames <= dma_end || low_frames > dma32_end || low_frames % block != 0) {
         throw std::invalid_argument("low_frames: " + std::to_string(low_frames) +
                                     " are not 20 MiB to 4 GiB in steps of 4 MiB");
@@ -106,6 +110,7 @@ Layout numa_layout(const std::vector<std::uint32_t>& frames, std::vector<std::ui
     layout.cpu_numa = std::move(cpu_numa);
     layout.distances = std::move(distances);
     layout.page_order = page_order;
+    layout.kernel = kernel;
     for (unsigned numa = 0; numa < numas; ++numa) {
         const bool last = numa + 1 == numas;
         if (frames[numa] < block || (!last && frames[numa] % (1u << pageblock_order) != 0))

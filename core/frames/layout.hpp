@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/frames/kernel_rules.hpp"
+
 namespace pagelens {
 
 enum class ZoneKind : std::uint8_t { dma, dma32, normal };
@@ -31,6 +33,7 @@ struct Layout {
     // apart as their numbers say, upwards and then around.
     std::vector<std::uint8_t> distances = {};
     unsigned page_order = 0;  // log2 of the kernel's page in units of 4 KiB
+    KernelRules kernel = {};
 };
 
 // Returns the layout of `frames` frames and `cpus` CPUs in equal parts on `numas` NUMA nodes: DMA
@@ -38,12 +41,13 @@ struct Layout {
 // 4 GiB for devices and put the memory there above; `low_frames` says how many frames stay below.
 // Frames are numbered without such a hole. Throws std::invalid_argument for sizes that do not fit.
 Layout linux_layout(std::uint32_t frames, unsigned numas, unsigned cpus,
-                    std::uint32_t low_frames = dma32_end, unsigned page_order = 0);
+                    std::uint32_t low_frames = dma32_end, unsigned page_order = 0,
+                    const KernelRules& kernel = {});
 // Returns the layout of NUMA nodes of these frames each, in order of address, and of CPUs on them.
 // `distances` are those of Layout. Throws std::invalid_argument for sizes that do not fit.
 Layout numa_layout(const std::vector<std::uint32_t>& frames, std::vector<std::uint8_t> cpu_numa,
                    std::vector<std::uint8_t> distances, std::uint32_t low_frames = dma32_end,
-                   unsigned page_order = 0);
+                   unsigned page_order = 0, const KernelRules& kernel = {});
 // Returns the NUMA nodes [node] in the order in which each node's requests try them, as Linux
 // orders them at boot (build_zonelists() and find_next_best_node() of mm/page_alloc.c, 5.16 and
 // later): nearest first, a node with CPUs after one without at the same distance, and of equals the

@@ -9,6 +9,8 @@
 namespace pagelens {
 namespace {
 
+constexpr std::uint32_t no_limit = ~0u;
+
 std::uint32_t lists_of(const Layout& layout) {
     return static_cast<std::uint32_t>(layout.zones.size() * Zone::list_count);
 }
@@ -52,15 +54,17 @@ Memory::Memory(Layout layout, std::uint32_t grain, Empty)
     for (ZoneSpec& spec : layout_.zones) {
         spec.end = spec.end / grain * grain;
         const auto index = static_cast<std::uint8_t>(zones_.size());
-        zones_.emplace_back(spec, map_, lists);
+        zones_.emplace_back(spec, map_, lists, layout_.kernel);
         lists += Zone::list_count;
-        per_cpu_.emplace_back(spec, cpus());
+        per_cpu_.emplace_back(spec, cpus(), layout_.kernel);
+        turn_left_.push_back(turn_of(zones_.back()));
         numa_count = std::max(numa_count, spec.numa + 1);
         for (Unit unit = zones_.back().begin(); unit < zones_.back().end();
              unit += map_.pageblock_units()) {
             zone_of_[unit >> map_.pageblock_level()] = index;
         }
     }
+    turn_over_.resize(zones_.size());
     for (const auto& order : fallback_orders(numa_count, layout_.cpu_numa, layout_.distances)) {
         auto& zonelist = zonelists_.emplace_back();
         for (const unsigned numa : order) {
@@ -74,12 +78,17 @@ Memory::Memory(Layout layout, std::uint32_t grain, Empty)
 
 Memory::Memory(Layout layout, std::uint32_t grain) : Memory(std::move(layout), grain, Empty{}) {
     for (Zone& zone : zones_) {
+        std::vector<std::pair<Unit, unsigned>> blocks;  // and their levels
         for (Unit unit = zone.begin(); unit < zone.end();) {
             unsigned level = map_.levels() - 1;
             while (unit % (1u << level) != 0 || zone.end() - unit < (1u << level)) --level;
+            blocks.emplace_back(unit, level);
+            unit += 1u << level;
+        }
+        if (!layout_.kernel.new_memory_to_tail) std::ranges::reverse(blocks);
+        for (const auto& [unit, level] : blocks) {
             for (Unit i = unit; i < unit + (1u << level); ++i) map_.set_inside(i);
             zone.append(map_, unit, level, MigrateType::movable);
-            unit += 1u << level;
         }
     }
 }
@@ -142,19 +151,52 @@ Memory Memory::taken_over(Layout layout, std::span<const FreeBlock> free,
 
 template <class Take>
 bool Memory::try_zones(const Request& request, std::uint32_t frames, Mark mark, Take&& take) {
+    if (layout_.kernel.fair_zones) return try_fair_zones(request, frames, mark, take);
     // Mostly, the nearest zone serves the request.
     const std::uint8_t nearest = zonelists_[home_of(request)].front();
     const ZoneSpec& its = zones_[nearest].spec();
     if ((request.numas >> its.numa & 1) != 0 && above(zones_[nearest], its.kind, frames, mark) &&
-        take(nearest, its.kind == ZoneKind::normal)) {
+        take(nearest, layout_.kernel.no_fragment && its.kind == ZoneKind::normal, no_limit)) {
         return true;
     }
-    return try_all_zones(request, frames, mark, take);
+    return try_all_zones(request, frames, mark, no_limit, take);
+}
+
+// Asks the zones of the nearest NUMA node that have not had their turn. If all have had it, all
+// turns begin again, and one block comes from the first zone that has any (get_page_from_freelist()
+// with ALLOC_FAIR). Only requests that leave zones above their low watermarks look at turns.
+template <class Take>
+bool Memory::try_fair_zones(const Request& request, std::uint32_t frames, Mark mark, Take&& take) {
+    if (mark != Mark::low) return try_all_zones(request, frames, mark, no_limit, take);
+    const ZoneSpec* first = nullptr;
+    bool over = false;
+    for (const std::uint8_t zone : zonelists_[home_of(request)]) {
+        const ZoneSpec& spec = zones_[zone].spec();
+        if ((request.numas >> spec.numa & 1) == 0) continue;
+        if (first == nullptr) first = &spec;
+        if (spec.numa != first->numa) break;
+        if (turn_over_[zone]) {
+            over = true;
+            continue;
+        }
+        const auto left = static_cast<std::uint32_t>(std::max<std::int64_t>(turn_left_[zone], 0));
+        if (above(zones_[zone], first->kind, frames, mark) &&
+            take(zone, false, std::max(left, map_.grain()))) {
+            return true;
+        }
+    }
+    if (!over) return try_all_zones(request, frames, mark, no_limit, take);
+    for (std::size_t zone = 0; zone < zones_.size(); ++zone) {
+        if (zones_[zone].spec().numa != first->numa) continue;
+        turn_left_[zone] = turn_of(zones_[zone]);
+        turn_over_[zone] = false;
+    }
+    return try_all_zones(request, frames, mark, map_.grain(), take);
 }
 
 template <class Take>
 [[gnu::noinline]] bool Memory::try_all_zones(const Request& request, std::uint32_t frames,
-                                             Mark mark, Take&& take) {
+                                             Mark mark, std::uint32_t most, Take&& take) {
     const std::span<const std::uint8_t> zonelist = zonelists_[home_of(request)];
     const auto allowed = [&](std::uint8_t zone) {
         return (request.numas >> zones_[zone].spec().numa & 1) != 0;
@@ -163,12 +205,13 @@ template <class Take>
     if (preferred == zonelist.end()) return false;
     const ZoneSpec& first = zones_[*preferred].spec();
     // While DMA32 has memory, Normal's pageblocks keep their types (alloc_flags_nofragment()).
-    for (bool no_fragment = first.kind == ZoneKind::normal;; no_fragment = false) {
+    for (bool no_fragment = layout_.kernel.no_fragment && first.kind == ZoneKind::normal;;
+         no_fragment = false) {
         for (auto at = preferred; at != zonelist.end(); ++at) {
             if (!allowed(*at)) continue;
             if (no_fragment && zones_[*at].spec().numa != first.numa) break;
             if (!above(zones_[*at], first.kind, frames, mark)) continue;
-            if (take(*at, no_fragment)) return true;
+            if (take(*at, no_fragment, most)) return true;
         }
         if (!no_fragment) return false;
     }
@@ -182,38 +225,47 @@ MaybeFrame Memory::alloc(const Request& request, Mark mark) {
     }
     Unit unit = no_unit;
     const unsigned level = map_.level_of(request.order);
-    try_zones(request, map_.grain() << level, mark, [&](std::uint8_t zone, bool no_fragment) {
+    const auto take = [&](std::uint8_t zone, bool no_fragment, std::uint32_t) {
         unit = per_cpu_[zone].serves(request.order)
                    ? per_cpu_[zone].take(map_, zones_[zone], request.cpu, request.order,
                                          request.type, no_fragment)
                    : zones_[zone].take(map_, level, request.type, no_fragment);
+        if (unit != no_unit) count_taken(zone, map_.grain() << level);
         return unit != no_unit;
-    });
+    };
+    try_zones(request, map_.grain() << level, mark, take);
     return unit == no_unit ? MaybeFrame() : MaybeFrame(map_.frame_of(unit));
 }
 
 Run Memory::alloc_run(const Request& request, Mark mark, std::uint32_t most) {
     Run run;
-    try_zones(request, 1, mark, [&](std::uint8_t zone, bool no_fragment) {
+    const auto take = [&](std::uint8_t zone, bool no_fragment, std::uint32_t limit) {
+        const std::uint32_t wanted = std::min(most, limit);
         if (per_cpu_[zone].serves(small_order)) {
-            run = per_cpu_[zone].take_run(map_, zones_[zone], request.cpu, request.type, most,
+            run = per_cpu_[zone].take_run(map_, zones_[zone], request.cpu, request.type, wanted,
                                           no_fragment);
-            return run.count != 0;
+        } else {
+            Run rest =
+                zones_[zone].take_run(map_, request.type, map_.units_of(wanted), no_fragment);
+            if (rest.count == 0) return false;
+            run = map_.split(rest, wanted);
+            if (rest.count != 0) zones_[zone].give_run(map_, rest, request.type);
         }
-        Run rest = zones_[zone].take_run(map_, request.type, map_.units_of(most), no_fragment);
-        if (rest.count == 0) return false;
-        run = map_.split(rest, most);
-        if (rest.count != 0) zones_[zone].give_run(map_, rest, request.type);
-        return true;
-    });
+        if (run.count != 0) count_taken(zone, map_.frames_of(run));
+        return run.count != 0;
+    };
+    try_zones(request, 1, mark, take);
     return run;
 }
 
 Run Memory::alloc_listed(const Request& request, Mark mark, std::uint32_t most) {
     Run run;
-    try_zones(request, 1, mark, [&](std::uint8_t zone, bool) {
-        if (per_cpu_[zone].serves(small_order))
-            run = per_cpu_[zone].take_listed(map_, request.cpu, request.type, most);
+    try_zones(request, 1, mark, [&](std::uint8_t zone, bool, std::uint32_t limit) {
+        if (per_cpu_[zone].serves(small_order)) {
+            run =
+                per_cpu_[zone].take_listed(map_, request.cpu, request.type, std::min(most, limit));
+            if (run.count != 0) count_taken(zone, map_.frames_of(run));
+        }
         return true;
     });
     return run;

@@ -37,9 +37,9 @@ class Memory {
     enum class Mark : std::uint8_t { low, min, none };
 
     // Makes the memory of a node fresh from boot: all is free, and every list is in order of
-    // address. The frames of a last, incomplete unit belong to nobody. Throws std::invalid_argument
-    // for a grain that is not a power of two from 1 to 64, or zones that are out of order or do not
-    // begin on a 2 MiB boundary.
+    // address, rising or falling. The frames of a last, incomplete unit belong to nobody. Throws
+    // std::invalid_argument for a grain that is not a power of two from 1 to 64, or zones that are
+    // out of order or do not begin on a 2 MiB boundary.
     Memory(Layout layout, std::uint32_t grain);
 
     // Takes over the state of a running machine, at grain 1. `free` holds the blocks of all free
@@ -73,6 +73,7 @@ class Memory {
     // Returns whether every zone of these NUMA nodes is below its high watermark. Reclaim goes on
     // until one is not.
     [[nodiscard]] bool below_high(std::uint64_t numas) const;
+    [[nodiscard]] const KernelRules& kernel() const { return layout_.kernel; }
 
     [[nodiscard]] std::uint32_t frames() const { return layout_.frames; }
     [[nodiscard]] std::uint32_t grain() const { return map_.grain(); }
@@ -115,11 +116,24 @@ class Memory {
     [[nodiscard]] std::size_t zone_index(Unit unit) const {
         return zone_of_[unit >> map_.pageblock_level()];
     }
-    // Calls take(zone, no_fragment) for the zones that may serve the request, until it says true.
+    // Calls take(zone, no_fragment, most) for the zones that may serve the request, until it says
+    // true. It may take `most` frames, or else one block.
     template <class Take>
     bool try_zones(const Request& request, std::uint32_t frames, Mark mark, Take&& take);
     template <class Take>
-    bool try_all_zones(const Request& request, std::uint32_t frames, Mark mark, Take&& take);
+    bool try_all_zones(const Request& request, std::uint32_t frames, Mark mark, std::uint32_t most,
+                       Take&& take);
+    template <class Take>
+    bool try_fair_zones(const Request& request, std::uint32_t frames, Mark mark, Take&& take);
+    // Notes that a zone gave frames, for the turns of the zones.
+    void count_taken(std::uint8_t zone, std::uint32_t frames) {
+        if (!layout_.kernel.fair_zones) return;
+        turn_left_[zone] -= frames;
+        if (turn_left_[zone] <= 0) turn_over_[zone] = true;
+    }
+    [[nodiscard]] std::int64_t turn_of(const Zone& zone) const {
+        return std::int64_t{zone.spec().high} - zone.spec().low;
+    }
     [[nodiscard]] bool above(const Zone& zone, ZoneKind preferred, std::uint32_t frames,
                              Mark mark) const;
 
@@ -129,6 +143,10 @@ class Memory {
     std::vector<PerCpuLists> per_cpu_;                  // [zone]
     std::vector<std::vector<std::uint8_t>> zonelists_;  // [numa]
     std::vector<std::uint8_t> zone_of_;                 // [pageblock]
+    // [zone] The frames that it still gives before others of its NUMA node do, if its kernel has
+    // such turns; and whether it has given all of them.
+    std::vector<std::int64_t> turn_left_;
+    std::vector<bool> turn_over_;
 };
 
 }  // namespace pagelens

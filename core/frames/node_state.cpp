@@ -34,6 +34,14 @@ Run NodeState::reclaim_and_alloc(const Request& request, std::uint32_t most) {
 
 // Does as kswapd, which reclaims from the low watermark up to the high one.
 void NodeState::reclaim(std::uint64_t numas) {
+    if (memory_.kernel().reclaims_every_zone) {
+        for (const Zone& zone : memory_.zones()) {
+            if ((numas >> zone.spec().numa & 1) != 0)
+                page_cache_.reclaim(memory_, system_cpu, zone);
+        }
+        memory_.drain(system_cpu);
+        return;
+    }
     while (page_cache_.pages() > 0 && memory_.below_high(numas)) {
         page_cache_.reclaim(memory_, system_cpu, reclaim_cluster);
         memory_.drain(system_cpu);

@@ -17,6 +17,21 @@ void PageCache::reclaim(Memory& memory, unsigned cpu, std::size_t count) {
     free_slabs(memory, cpu);
 }
 
+void PageCache::reclaim(Memory& memory, unsigned cpu, const Zone& zone) {
+    const std::uint32_t free = zone.free_frames(), high = zone.spec().high;
+    std::uint32_t freed = 0;  // some of them lie in the CPU's lists
+    const auto reclaimed = [&](Frame page) {
+        const Unit unit = memory.map().unit_of(page);
+        if (free + freed > high || unit < zone.begin() || unit >= zone.end()) return false;
+        memory.free(cpu, page, small_order);
+        ++freed;
+        return true;
+    };
+    const auto oldest = pages_.begin() + static_cast<std::ptrdiff_t>(oldest_);
+    pages_.erase(std::remove_if(oldest, pages_.end(), reclaimed), pages_.end());
+    free_slabs(memory, cpu);
+}
+
 void PageCache::shrink(Memory& memory, unsigned cpu, std::size_t kept, Random& random) {
     if (pages() <= kept) return;
     pages_.erase(pages_.begin(), pages_.begin() + static_cast<std::ptrdiff_t>(oldest_));

@@ -25,6 +25,8 @@ class PageCache {
 
     // Frees the oldest `count` pages, as many as there are.
     void reclaim(Memory& memory, unsigned cpu, std::size_t count);
+    // Frees the oldest pages of one zone, until it is above its high watermark.
+    void reclaim(Memory& memory, unsigned cpu, const Zone& zone);
     // Frees all but `kept` pages, chosen at random and in random order, and slabs in proportion.
     void shrink(Memory& memory, unsigned cpu, std::size_t kept, Random& random);
     // Makes `count` pages immovable. They are chosen at random, and may be fewer. Whoever pinned a

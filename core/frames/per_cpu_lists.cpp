@@ -5,8 +5,8 @@
 
 namespace pagelens {
 
-PerCpuLists::PerCpuLists(const ZoneSpec& spec, unsigned cpus)
-    : high_(spec.pcp_high), batch_(spec.pcp_batch), cpus_(cpus) {}
+PerCpuLists::PerCpuLists(const ZoneSpec& spec, unsigned cpus, const KernelRules& kernel)
+    : high_(spec.pcp_high), batch_(spec.pcp_batch), kernel_(kernel), cpus_(cpus) {}
 
 // Refills a list by a batch of frames, in units. Returns false if the zone has none.
 bool PerCpuLists::refill(Memmap& map, Zone& zone, Cpu& cpu, List& list, MigrateType type,
@@ -82,6 +82,7 @@ void PerCpuLists::give(Memmap& map, Zone& zone, unsigned cpu_index, Unit unit, u
 // Returns how many pages go: one batch, and twice as many each time that nothing was allocated in
 // between. One batch is kept (nr_pcp_free()).
 std::uint32_t PerCpuLists::how_many_to_free(Cpu& cpu) const {
+    if (!kernel_.doubles_freed_batch) return batch_;
     if (high_ < batch_) return 1;
     const std::uint32_t most = high_ - batch_;
     const std::uint32_t doubled = batch_ << cpu.free_factor;
@@ -93,46 +94,69 @@ std::uint32_t PerCpuLists::how_many_to_free(Cpu& cpu) const {
 void PerCpuLists::free_bulk(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t count,
                             unsigned index) {
     std::uint32_t left = std::min(count, cpu.count);
+    if (kernel_.frees_in_turns) return free_in_turns(map, zone, cpu, left);
     for (; left > 0; index = (index + 1) % lists) {
-        List& list = cpu.list[index];
-        const unsigned order = order_of(index), level = map.level_of(order);
-        const auto type = static_cast<MigrateType>(index % pcp_types);
-        while (left > 0 && !list.empty()) {
-            Run& tail = list.runs[list.tail];
-            // The type that a page was freed with, unless its pageblock was isolated since.
-            const auto now = [&](Unit unit) {
-                return map.type_of(unit) == MigrateType::isolate ? MigrateType::isolate : type;
-            };
-            if (order > small_order) {
-                zone.give(map, tail.first, level, now(tail.first));
-                cpu.count -= map.grain() << level;
-                left -= std::min(left, map.grain() << level);
-                ++list.tail;
-                continue;
-            }
-            Run from_tail = tail.reversed();
-            const Run part = tail.units() == 1
-                                 ? std::exchange(from_tail, Run{})  // mostly, at a coarse grain
-                                 : from_tail.split(std::min(map.units_of(left), tail.units()));
-            const Unit last = part.at(part.units() - 1);
-            if (part.first == last || now(part.first) == now(last)) {
-                zone.give_run(map, part, now(part.first));
-            } else {
-                for (std::uint32_t i = 0; i < part.units(); ++i) {
-                    zone.give(map, part.at(i), 0, now(part.at(i)));
-                }
-            }
-            const std::uint32_t frames = map.frames_of(part);
-            cpu.count -= frames;
-            left -= std::min(left, frames);
-            if (from_tail.count == 0) {
-                ++list.tail;
-            } else {
-                tail = from_tail.reversed();
+        left -= std::min(left, free_tail(map, zone, cpu, index, left));
+    }
+}
+
+// Frees from the lists of single pages in turn: one page of the first, and one more of each later
+// one for every list that was empty. If only one list has any, all come from it.
+void PerCpuLists::free_in_turns(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t count) {
+    unsigned type = 0;
+    for (std::uint32_t turn = 0; count > 0;) {
+        do {
+            ++turn;
+            type = (type + 1) % pcp_types;
+        } while (cpu.list[type].empty());
+        if (turn == pcp_types) turn = count;
+        const std::uint32_t freed = free_tail(map, zone, cpu, type, std::min(turn, count));
+        count -= std::min(count, freed);
+        turn -= std::min(turn, freed);
+    }
+}
+
+// Frees up to `most` frames from the tail of a list, and up to a unit more. Returns how many.
+std::uint32_t PerCpuLists::free_tail(Memmap& map, Zone& zone, Cpu& cpu, unsigned index,
+                                     std::uint32_t most) {
+    List& list = cpu.list[index];
+    const std::uint32_t before = cpu.count;
+    const unsigned order = order_of(index), level = map.level_of(order);
+    const auto type = static_cast<MigrateType>(index % pcp_types);
+    // The type that a page was freed with, unless its pageblock was isolated since.
+    const auto now = [&](Unit unit) {
+        return map.type_of(unit) == MigrateType::isolate ? MigrateType::isolate : type;
+    };
+    while (before - cpu.count < most && !list.empty()) {
+        Run& tail = list.runs[list.tail];
+        if (order > small_order) {
+            zone.give(map, tail.first, level, now(tail.first));
+            cpu.count -= map.grain() << level;
+            ++list.tail;
+            continue;
+        }
+        const std::uint32_t left = most - (before - cpu.count);
+        Run from_tail = tail.reversed();
+        const Run part = tail.units() == 1
+                             ? std::exchange(from_tail, Run{})  // mostly, at a coarse grain
+                             : from_tail.split(std::min(map.units_of(left), tail.units()));
+        const Unit last = part.at(part.units() - 1);
+        if (part.first == last || now(part.first) == now(last)) {
+            zone.give_run(map, part, now(part.first));
+        } else {
+            for (std::uint32_t i = 0; i < part.units(); ++i) {
+                zone.give(map, part.at(i), 0, now(part.at(i)));
             }
         }
-        list.drop_tail();
+        cpu.count -= map.frames_of(part);
+        if (from_tail.count == 0) {
+            ++list.tail;
+        } else {
+            tail = from_tail.reversed();
+        }
     }
+    list.drop_tail();
+    return before - cpu.count;
 }
 
 // Forgets what was taken from the tail, once it is more than what is left.

@@ -1,5 +1,5 @@
-// A zone's per-cpu lists (struct per_cpu_pages of Linux 6.1): of each CPU a list a migrate type for
-// orders 0 to 3 and for 2 MiB blocks, refilled and emptied in batches.
+// A zone's per-cpu lists (struct per_cpu_pages): of each CPU a list a migrate type for orders 0 to
+// 3 and for 2 MiB blocks (older kernels: for order 0 alone), refilled and emptied in batches.
 //
 // Single pages are kept as runs of neighbours, which leave and enter the free lists as such: the
 // outcome is that of page by page, for a fraction of the work. Counts are in frames; with a grain a
@@ -19,11 +19,13 @@ class PerCpuLists {
     static constexpr unsigned costly_order = 3;          // PAGE_ALLOC_COSTLY_ORDER
     static constexpr unsigned kinds = costly_order + 2;  // orders 0 to 3 and 9
 
-    PerCpuLists(const ZoneSpec& spec, unsigned cpus);
+    PerCpuLists(const ZoneSpec& spec, unsigned cpus, const KernelRules& kernel);
 
     // Returns whether blocks of this order pass through the lists.
     [[nodiscard]] bool serves(unsigned order) const {
-        return batch_ > 0 && (order <= costly_order || order == huge_order);
+        return batch_ > 0 &&
+               (order == small_order ||
+                (kernel_.large_per_cpu_blocks && (order <= costly_order || order == huge_order)));
     }
     // Single pages, up to `most` frames; count 0 if there are none. Precondition: type is one of
     // the first pcp_types.
@@ -117,9 +119,12 @@ class PerCpuLists {
         if (cpu.count >= high_) free_bulk(map, zone, cpu, how_many_to_free(cpu), index);
     }
     void free_bulk(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t count, unsigned index);
+    void free_in_turns(Memmap& map, Zone& zone, Cpu& cpu, std::uint32_t count);
+    std::uint32_t free_tail(Memmap& map, Zone& zone, Cpu& cpu, unsigned index, std::uint32_t most);
     std::uint32_t how_many_to_free(Cpu& cpu) const;
 
     std::uint32_t high_, batch_;  // frames
+    KernelRules kernel_;
     std::vector<Cpu> cpus_;
 };
 

@@ -16,43 +16,60 @@ constexpr std::array<std::array<MigrateType, 2>, pcp_types> fallbacks = {{
 
 }  // namespace
 
-Zone::Zone(const ZoneSpec& spec, const Memmap& map, Memmap::List lists)
+Zone::Zone(const ZoneSpec& spec, const Memmap& map, Memmap::List lists, const KernelRules& kernel)
     : spec_(spec),
+      kernel_(kernel),
       begin_(map.unit_of(Frame(spec.begin))),
       end_(map.unit_of(Frame(spec.end))),
       lists_(lists),
       first_list_(lists + map.grain_order() * migrate_types) {}
 
 Unit Zone::take(Memmap& map, unsigned wanted, MigrateType type, bool no_fragment) {
-    do {
-        const unsigned level = smallest(map, wanted, type);
-        if (level == map.levels()) continue;
-        const Unit unit = map.first(list(level, type));
-        remove(map, unit, level);
-        put_back(map, unit + (1u << wanted), unit + (1u << level), type);
-        map.set_allocated(unit, wanted, type);
-        return unit;
-    } while (steal(map, wanted, type, no_fragment));
-    return no_unit;
+    Unit unit = no_unit;
+    while (unit == no_unit) {
+        if (const unsigned level = smallest(map, wanted, type); level < map.levels()) {
+            unit = map.first(list(level, type));
+        } else if (const auto stolen = steal(map, wanted, type, no_fragment)) {
+            unit = *stolen;
+        } else {
+            return no_unit;
+        }
+    }
+    const unsigned level = map.free_level(unit);
+    remove(map, unit, level);
+    put_back(map, unit + (1u << wanted), unit + (1u << level), type);
+    map.set_allocated(unit, wanted, type);
+    return unit;
 }
 
 // The smallest block is used up before the next one is looked at, its units in order of address.
 Run Zone::take_run(Memmap& map, MigrateType type, std::uint32_t most, bool no_fragment) {
-    do {
+    for (;;) {
         if (const Unit unit = first_parts(map, type); unit != no_unit) {
             return {unit, 1, take_parts(map, unit, map.whole(), type)};
         }
-        const unsigned level = smallest(map, 0, type);
-        if (level == map.levels()) continue;
-        const Unit unit = map.first(list(level, type));
-        const std::uint32_t count = std::min(most, 1u << level);
-        remove(map, unit, level);
-        map.prefetch_second(list(level, type));
-        if (count < 1u << level) put_back(map, unit + count, unit + (1u << level), type);
-        map.set_pages(unit, count, type);
-        return map.run_of(unit, count);
-    } while (steal(map, 0, type, no_fragment));
-    return {};
+        if (const unsigned level = smallest(map, 0, type); level < map.levels()) {
+            const Unit unit = map.first(list(level, type));
+            const Run run = take_units(map, unit, level, std::min(most, 1u << level), type);
+            map.prefetch_second(list(level, type));
+            return run;
+        }
+        const auto stolen = steal(map, 0, type, no_fragment);
+        if (!stolen) return {};
+        // The pages after its first one may be others than its neighbours.
+        if (*stolen != no_unit) {
+            return take_units(map, *stolen, map.free_level(*stolen), 1, type);
+        }
+    }
+}
+
+// Takes the first `count` units of a free block as single pages.
+Run Zone::take_units(Memmap& map, Unit unit, unsigned level, std::uint32_t count,
+                     MigrateType type) {
+    remove(map, unit, level);
+    if (count < 1u << level) put_back(map, unit + count, unit + (1u << level), type);
+    map.set_pages(unit, count, type);
+    return map.run_of(unit, count);
 }
 
 // Returns the first unit of the smallest order that has some.
@@ -190,18 +207,27 @@ Zone::Moved Zone::move_free_blocks(Memmap& map, Unit pageblock, MigrateType type
         moved.free += map.free_frames(unit);
         if (map.is_free(unit)) {
             const unsigned level = map.free_level(unit);
-            map.unlink(unit);
-            map.push_tail(list(level, type), unit);
+            change_list(map, unit, type);
             unit += 1u << level;
             continue;
         }
-        if (map.free_parts(unit) != 0) {
-            map.unlink_shared(unit);
-            map.push_shared_tail(any_parts_list(map, type), unit);
-        }
+        if (map.free_parts(unit) != 0) change_list(map, unit, type);
         ++unit;
     }
     return moved;
+}
+
+// Moves a free block, or a unit with free frames, to the lists of another type.
+void Zone::change_list(Memmap& map, Unit unit, MigrateType type) {
+    if (map.is_free(unit)) {
+        const Memmap::List to = list(map.free_level(unit), type);
+        map.unlink(unit);
+        kernel_.moved_to_tail ? map.push_tail(to, unit) : map.push_head(to, unit);
+    } else {
+        const Memmap::List to = any_parts_list(map, type);
+        map.unlink_shared(unit);
+        kernel_.moved_to_tail ? map.push_shared_tail(to, unit) : map.push_shared_head(to, unit);
+    }
 }
 
 std::optional<Zone::Fallback> Zone::fallback(const Memmap& map, unsigned level,
@@ -215,20 +241,25 @@ std::optional<Zone::Fallback> Zone::fallback(const Memmap& map, unsigned level,
     return std::nullopt;
 }
 
-// The largest block of another type; but where its pageblock cannot be claimed whole, the smallest.
-bool Zone::steal(Memmap& map, unsigned wanted, MigrateType type, bool no_fragment) {
+// The largest block of another type; but where its pageblock cannot be claimed whole, the smallest
+// (newer kernels).
+std::optional<Unit> Zone::steal(Memmap& map, unsigned wanted, MigrateType type, bool no_fragment) {
     const unsigned least = no_fragment ? std::max(wanted, map.pageblock_level()) : wanted;
     std::optional<Fallback> found;
     unsigned level = map.levels();
     while (!found && level-- > least) found = fallback(map, level, type);
-    if (!found) return wanted == 0 && !no_fragment && steal_parts(map, type);
-    if (!found->whole && level > wanted) {
+    if (!found) {
+        const bool any = wanted == 0 && !no_fragment && steal_parts(map, type);
+        return any ? std::optional(no_unit) : std::nullopt;
+    }
+    if (!found->whole && level > wanted && kernel_.steals_smallest) {
         found.reset();
         for (level = wanted; !found; ++level) found = fallback(map, level, type);
         --level;
     }
-    steal_block(map, map.first(list(level, found->type)), type, found->whole);
-    return true;
+    const Unit block = map.first(list(level, found->type));
+    steal_block(map, block, type, found->whole);
+    return kernel_.takes_smallest_stolen ? no_unit : block;
 }
 
 // Takes small blocks, if there is nothing else. Movable pages take them without the pageblock.
@@ -245,27 +276,20 @@ bool Zone::steal_parts(Memmap& map, MigrateType type) {
 void Zone::steal_block(Memmap& map, Unit unit, MigrateType type, bool whole) {
     const bool is_block = map.is_free(unit);
     const unsigned level = is_block ? map.free_level(unit) : 0;
-    const auto to_own_list = [&] {
-        if (is_block) {
-            map.unlink(unit);
-            map.push_tail(list(level, type), unit);
-        } else {
-            map.unlink_shared(unit);
-            map.push_shared_tail(any_parts_list(map, type), unit);
-        }
-    };
     if (is_block && level >= map.pageblock_level()) {
         for (Unit at = unit; at < unit + (1u << level); at += map.pageblock_units()) {
             map.set_type(at, type);
         }
-        return to_own_list();
+        return change_list(map, unit, type);
     }
-    if (!whole) return to_own_list();
+    if (!whole) return change_list(map, unit, type);
     const Unit pageblock = map.pageblock_begin(unit);
     const MigrateType old_type = map.type_of(unit);
     const Moved moved = move_free_blocks(map, pageblock, type);
     std::uint32_t alike = 0;  // allocated frames that suit the type
-    if (type == MigrateType::movable) {
+    if (!kernel_.claims_alike) {
+        alike = 0;
+    } else if (type == MigrateType::movable) {
         alike = moved.movable;
     } else if (old_type == MigrateType::movable) {
         alike = pageblock_frames - moved.free - moved.movable;

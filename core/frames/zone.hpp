@@ -1,4 +1,4 @@
-// One zone's buddy system, as mm/page_alloc.c of Linux 6.1 has it: a free list an order and migrate
+// One zone's buddy system, as mm/page_alloc.c of Linux has it: a free list an order and migrate
 // type, taken from the head; a larger block is split and its upper halves go to the heads; a type
 // that has run dry steals from another; a freed block merges with its buddies and goes to the head,
 // or to the tail where it is likely to merge again soon.
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/frames/kernel_rules.hpp"
 #include "core/frames/layout.hpp"
 #include "core/frames/memmap.hpp"
 #include "core/random/philox.hpp"
@@ -20,9 +21,10 @@ class Zone {
     enum class Place : std::uint8_t { usual, tail };
 
     // `lists`: the first of the Memmap's lists that are this zone's, list_count in all.
-    Zone(const ZoneSpec& spec, const Memmap& map, Memmap::List lists);
+    Zone(const ZoneSpec& spec, const Memmap& map, Memmap::List lists, const KernelRules& kernel);
     static constexpr std::uint32_t list_count = (max_order + 1) * migrate_types;
 
+    [[nodiscard]] const KernelRules& kernel() const { return kernel_; }
     [[nodiscard]] const ZoneSpec& spec() const { return spec_; }
     [[nodiscard]] Unit begin() const { return begin_; }
     [[nodiscard]] Unit end() const { return end_; }
@@ -77,8 +79,12 @@ class Zone {
         parts_orders_[static_cast<unsigned>(type)] |= 1u << order;
         return parts_list(order, type);
     }
+    Run take_units(Memmap& map, Unit unit, unsigned level, std::uint32_t count, MigrateType type);
+    void change_list(Memmap& map, Unit unit, MigrateType type);
     void put_back(Memmap& map, Unit begin, Unit end, MigrateType type);
-    bool steal(Memmap& map, unsigned level, MigrateType type, bool no_fragment);
+    // Moves memory of another type to the lists of this one. Returns the block to take next, or
+    // no_unit where that is the smallest one; nothing if there is nothing to steal.
+    std::optional<Unit> steal(Memmap& map, unsigned level, MigrateType type, bool no_fragment);
     bool steal_parts(Memmap& map, MigrateType type);
     struct Fallback {
         MigrateType type;
@@ -93,6 +99,7 @@ class Zone {
     }
 
     ZoneSpec spec_;
+    KernelRules kernel_;
     Unit begin_, end_;
     Memmap::List lists_, first_list_;  // of order 0, of the grain's order
     std::uint32_t free_frames_ = 0;

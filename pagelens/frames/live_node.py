@@ -8,6 +8,8 @@ from pagelens.frames.numa_rule import layout
 from pagelens.machine import Machine
 from pagelens.machine.schema import FEWEST_FRAMES
 
+KERNELS = ("6.1", "4.4")  # whose allocators are modelled, the usual one first
+
 
 @dataclass
 class LiveNode:
@@ -25,7 +27,7 @@ class LiveNode:
     @staticmethod
     def fresh(machine: Machine, grain: int, scale: float, job_bytes: float | None) -> "LiveNode":
         """Return a node fresh from boot, with the machine's NUMA nodes."""
-        return LiveNode(machine, grain, scale, job_bytes, _booted(machine, grain, 1))
+        return LiveNode(machine, grain, scale, job_bytes, _booted(machine, grain, 1, KERNELS[0]))
 
     @property
     def frames(self) -> int:
@@ -50,9 +52,9 @@ class LiveNode:
         """Return an independent copy."""
         return replace(self, state=_core.NodeState(self.state))
 
-    def boot(self, numas: int) -> None:
-        """Frees everything, with memory in that many NUMA nodes."""
-        self.state = _booted(self.machine, self.grain, numas)
+    def boot(self, numas: int, kernel: str) -> None:
+        """Frees everything, with memory in that many NUMA nodes and this version's allocator."""
+        self.state = _booted(self.machine, self.grain, numas, kernel)
         self.jobs_since_boot = 0
         self.offline = ()
 
@@ -75,9 +77,9 @@ class LiveNode:
         self.offline = ()
 
 
-def _booted(machine: Machine, grain: int, numas: int) -> _core.NodeState:
+def _booted(machine: Machine, grain: int, numas: int, kernel: str) -> _core.NodeState:
     if numas == 1 and machine.numa is not None:
-        return _core.NodeState(layout(machine), grain)
+        return _core.NodeState(layout(machine, kernel), grain)
     cores, order = machine.cores.count.value, machine.page_order
-    booted = _core.linux_layout(machine.frames >> order, numas, cores, machine.low_pages, order)
+    booted = _core.linux_layout(machine.frames >> order, numas, cores, machine.low_pages, order, kernel)
     return _core.NodeState(booted, grain)

@@ -74,8 +74,8 @@ def ends_of_nodes(machine: Machine) -> list[int]:
     return [int(end) for end in np.cumsum(machine.topology.sizes) // FRAME_BYTES]
 
 
-def layout(machine: Machine) -> _core.Layout:
-    """Return the memory of a machine with several NUMA nodes, as Linux lays it out at boot."""
+def layout(machine: Machine, kernel: str) -> _core.Layout:
+    """Return the memory of a machine with several NUMA nodes, as this version of Linux lays it out."""
     topology = machine.topology
     return _core.numa_layout(
         [size // machine.page_bytes for size in topology.sizes],
@@ -83,4 +83,5 @@ def layout(machine: Machine) -> _core.Layout:
         [distance for row in topology.distances for distance in row],
         machine.low_pages,
         machine.page_order,
+        kernel,
     )

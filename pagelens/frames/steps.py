@@ -12,7 +12,7 @@ from pagelens import _core
 from pagelens.address.units import HUGE_PAGE_BYTES
 from pagelens.errors import UsageError
 from pagelens.frames.arguments import COUNT, MIX, SHARE, SIZE, SWITCH, Share, Value, choice
-from pagelens.frames.live_node import LiveNode
+from pagelens.frames.live_node import KERNELS, LiveNode
 from pagelens.frames.mix import JobMix, load_mix
 
 OFFLINE_BLOCK_BYTES = 128 << 20  # a memory block of sysfs; with pages of 64 KiB, 512 MiB
@@ -45,20 +45,21 @@ class Step:
 class Boot(Step):
     """Boots a fresh kernel: all memory is free, in order of address.
 
-    `fake` cuts it into NUMA nodes the size of the cache.
+    `fake` cuts it into NUMA nodes the size of the cache. `kernel` is the version whose allocator it has.
     """
 
     name = "boot"
     shuffle: bool = field(default=False, metadata=_is(SWITCH))
     numas: int = field(default=1, metadata=_is(COUNT))
     fake: bool = field(default=False, metadata=_is(SWITCH))
+    kernel: str = field(default=KERNELS[0], metadata=_is(choice({version: version for version in KERNELS})))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
         """Make the node fresh."""
         numas = max(1, node.frames // node.slots) if self.fake else self.numas
         if not 1 <= numas <= 64:
             raise UsageError(f"boot: numas = {numas} is not from 1 to 64")
-        node.boot(numas)
+        node.boot(numas, self.kernel)
         if self.shuffle:
             node.state.shuffle(random)
 

@@ -98,6 +98,10 @@ class Scheduler:
         self._histories += 1
         boot, *steps = parse_history(text, name)
         assert isinstance(boot, Boot)
+        if boot.kernel != Boot.kernel:
+            raise UsageError(
+                f"{name}: boot: kernel = {boot.kernel}: a lab boots that of --kernel; leave it out"
+            )
         schedule = Schedule(
             boot,
             [],

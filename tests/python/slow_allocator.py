@@ -1,9 +1,10 @@
 """Linux's page allocator written to be obviously right: one zone, Python lists, a page at a time.
 
-What core/frames must equal, list for list. From mm/page_alloc.c of Linux 6.1: rmqueue, expand,
+What core/frames must equal, list for list. `SlowZone` is from mm/page_alloc.c of Linux 6.1: rmqueue, expand,
 __rmqueue_fallback, steal_suitable_fallback, __free_one_page, buddy_merge_likely, rmqueue_bulk,
 free_unref_page_commit, nr_pcp_free, free_pcppages_bulk; and from mm/compaction.c compact_zone,
-isolate_migratepages_block, isolate_freepages, isolate_freepages_block, release_freepages.
+isolate_migratepages_block, isolate_freepages, isolate_freepages_block, release_freepages. `SlowZone44` is
+from the functions of these names in Linux 4.4.155, and from free_hot_cold_page and buffered_rmqueue.
 """
 
 from collections import defaultdict
@@ -21,16 +22,21 @@ Key = tuple[int, int]  # order, type
 class SlowZone:
     """`frames` frames from frame 0, `high` and `batch` of each CPU's lists (batch 0: none)."""
 
+    MOST_STRIDE, FINISHES_BLOCKS = 32, True  # of compaction
+
     def __init__(self, frames: int, high: int, batch: int) -> None:
         self.frames, self.high, self.batch = frames, high, batch
         self.lists: dict[Key, list[int]] = defaultdict(list)
-        self.lists[10, MOVABLE] = list(range(0, frames, 1024))
+        self.lists[10, MOVABLE] = self.at_boot(list(range(0, frames, 1024)))
         self.free_order = dict.fromkeys(range(0, frames, 1024), (10, MOVABLE))
         self.types = [MOVABLE] * (frames // BLOCK)
         self.movable: set[int] = set()  # allocated movable single pages
         self.pcp: dict[int, dict[Key, list[int]]] = defaultdict(lambda: defaultdict(list))
         self.count: dict[int, int] = defaultdict(int)
         self.factor: dict[int, int] = defaultdict(int)
+
+    def at_boot(self, blocks: list[int]) -> list[int]:
+        return blocks
 
     def push(self, frame: int, order: int, type_: int, tail: bool = False) -> None:
         self.lists[order, type_].insert(len(self.lists[order, type_]) if tail else 0, frame)
@@ -45,15 +51,17 @@ class SlowZone:
         while True:
             for larger in range(order, ORDERS):
                 if self.lists[larger, type_]:
-                    frame = self.lists[larger, type_][0]
-                    self.unlink(frame)
-                    for half in range(larger - 1, order - 1, -1):
-                        self.push(frame + (1 << half), half, type_)
-                    if order == 0 and type_ == MOVABLE:
-                        self.movable.add(frame)
-                    return frame
+                    return self.split(self.lists[larger, type_][0], order, type_)
             if not self.steal(order, type_, no_fragment):
                 return None
+
+    def split(self, frame: int, order: int, type_: int) -> int:
+        larger, _ = self.unlink(frame)
+        for half in range(larger - 1, order - 1, -1):
+            self.push(frame + (1 << half), half, type_)
+        if order == 0 and type_ == MOVABLE:
+            self.movable.add(frame)
+        return frame
 
     def fallback(self, order: int, type_: int) -> tuple[int, bool] | None:
         for other in FALLBACKS[type_]:
@@ -173,7 +181,7 @@ class SlowZone:
         moves: list[tuple[int, int]] = []
         free: list[int] = []  # the kernel's cc->freepages, head first
         while migrate_pfn // BLOCK < free_pfn // BLOCK:
-            start, rescan = migrate_pfn, last // BLOCK == migrate_pfn // BLOCK
+            start, rescan = migrate_pfn, self.FINISHES_BLOCKS and last // BLOCK == migrate_pfn // BLOCK
             pages: list[int] = []
             while migrate_pfn < (start // BLOCK + 1) * BLOCK and (rescan or len(pages) < 32):
                 if migrate_pfn in self.movable and migrate_pfn not in cached:
@@ -209,7 +217,7 @@ class SlowZone:
                         pfn += stride
                 if len(found) >= wanted:
                     return found, pfn if pfn < block + BLOCK else block - BLOCK
-                stride = 1 if len(found) > before else min(32, 2 * stride)
+                stride = 1 if len(found) > before else min(self.MOST_STRIDE, 2 * stride)
             block -= BLOCK
             pfn = block
         return found, pfn
@@ -217,3 +225,80 @@ class SlowZone:
     def blocks(self) -> list[tuple[int, int, int]]:
         """Returns the free blocks in the form of Memory.free_blocks."""
         return [(f, order, t) for order in range(ORDERS) for t in range(3) for f in self.lists[order, t]]
+
+
+class SlowZone44(SlowZone):
+    """The same of Linux 4.4."""
+
+    MOST_STRIDE, FINISHES_BLOCKS = 1, False
+
+    def at_boot(self, blocks: list[int]) -> list[int]:
+        return blocks[::-1]
+
+    def take(self, order: int, type_: int, no_fragment: bool) -> int | None:
+        for larger in range(order, ORDERS):
+            if self.lists[larger, type_]:
+                return self.split(self.lists[larger, type_][0], order, type_)
+        for larger in range(ORDERS - 1, order - 1, -1):
+            found = self.fallback(larger, type_)
+            if found is None:
+                continue
+            frame, begin = self.lists[larger, found[0]][0], 0
+            if larger >= 9:
+                for block in range(frame // BLOCK, (frame + (1 << larger)) // BLOCK):
+                    self.types[block] = type_
+            elif found[1]:
+                begin = frame // BLOCK * BLOCK
+                inside = [f for f in range(begin, begin + BLOCK) if f in self.free_order]
+                if sum(self.move(f, type_) for f in inside) >= BLOCK // 2:
+                    self.types[begin // BLOCK] = type_
+            return self.split(frame, order, type_)
+        return None
+
+    def move(self, frame: int, type_: int) -> int:
+        order, _ = self.unlink(frame)
+        self.push(frame, order, type_)
+        return 1 << order
+
+    def alloc(self, cpu: int, order: int, type_: int) -> int | None:
+        if not self.batch or order > 0:
+            return self.take(order, type_, False)
+        pages = self.pcp[cpu][0, type_]
+        if not pages:
+            taken = (self.take(0, type_, False) for _ in range(self.batch))
+            pages.extend(frame for frame in taken if frame is not None)
+            self.count[cpu] += len(pages)
+        if not pages:
+            return None
+        self.count[cpu] -= 1
+        return pages.pop(0)
+
+    def free(self, cpu: int, frame: int, order: int) -> None:
+        type_ = self.types[frame // BLOCK]
+        if not self.batch or order > 0:
+            return self.give(frame, order, type_)
+        self.pcp[cpu][0, type_].insert(0, frame)
+        self.count[cpu] += 1
+        if self.count[cpu] >= self.high:
+            self.free_bulk(cpu, self.batch, 0, type_)
+        return None
+
+    def free_bulk(self, cpu: int, count: int, order: int, type_: int) -> None:
+        at = turn = 0
+        self.count[cpu] -= count
+        while count:
+            while True:
+                turn += 1
+                at = (at + 1) % 3
+                if self.pcp[cpu][0, at]:
+                    break
+            if turn == 3:
+                turn = count
+            while True:
+                self.give(self.pcp[cpu][0, at].pop(), 0, at)
+                count -= 1
+                if count == 0:
+                    break
+                turn -= 1
+                if turn == 0 or not self.pcp[cpu][0, at]:
+                    break

@@ -1,9 +1,10 @@
 """The allocator against a slow, obvious one, by Hypothesis: every list, in its order, after every step."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_allocator import SlowZone
+from slow_allocator import SlowZone, SlowZone44
 
 from pagelens import _core
 
@@ -29,18 +30,23 @@ STEPS = st.lists(
 )
 
 
-def one_zone(high: int, batch: int) -> _core.Memory:
+SLOW = {"6.1": SlowZone, "4.4": SlowZone44}
+both_kernels = pytest.mark.parametrize("kernel", SLOW)
+
+
+def one_zone(high: int, batch: int, kernel: str) -> _core.Memory:
     zone = _core.ZoneSpec(kind=_core.ZoneKind.normal, numa=0, begin=0, end=FRAMES)
     zone.pcp_high, zone.pcp_batch = high, batch
-    return _core.Memory(_core.Layout(FRAMES, [zone], [0, 0]), 1)
+    return _core.Memory(_core.Layout(FRAMES, [zone], [0, 0], kernel), 1)
 
 
+@both_kernels
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.sampled_from(((0, 0), (12, 3), (70, 15), (252, 63))))
 def test_the_allocator_equals_the_slow_one(
-    steps: list[tuple[str, int, int, int, int]], lists: tuple[int, int]
+    kernel: str, steps: list[tuple[str, int, int, int, int]], lists: tuple[int, int]
 ) -> None:
-    fast, slow = one_zone(*lists), SlowZone(FRAMES, *lists)
+    fast, slow = one_zone(*lists, kernel), SLOW[kernel](FRAMES, *lists)
     held: dict[int, list[int]] = {}
     for step, cpu, first, second, count in steps:
         if step == "alloc":
@@ -65,11 +71,14 @@ def test_the_allocator_equals_the_slow_one(
         assert fast.cached_frames == slow.count[0] + slow.count[1]
 
 
+@both_kernels
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(((0, 0), (12, 3), (252, 63))))
-def test_a_job_leaves_the_lists_that_its_pages_would_one_by_one(seed: int, lists: tuple[int, int]) -> None:
+def test_a_job_leaves_the_lists_that_its_pages_would_one_by_one(
+    kernel: str, seed: int, lists: tuple[int, int]
+) -> None:
     """Runs of pages are handled whole: a job's turns, then the frees of its processes, last page first."""
-    fast, slow = one_zone(*lists), SlowZone(FRAMES, *lists)
+    fast, slow = one_zone(*lists, kernel), SLOW[kernel](FRAMES, *lists)
     node = _core.NodeState.of(fast)
     mix = _core.JobMix(
         smallest_job_frames=500, largest_job_frames=3500, processes=5, longest_turn=16,
@@ -82,15 +91,16 @@ def test_a_job_leaves_the_lists_that_its_pages_would_one_by_one(seed: int, lists
         assert [tuple(row) for row in node.memory.free_blocks().tolist()] == slow.blocks()
 
 
+@both_kernels
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 2**32),
     st.sampled_from((0.002, 0.02, 0.2, 0.7)),
     st.sampled_from(((0, 0), (12, 3), (252, 63))),
 )
-def test_compaction_equals_the_slow_one(seed: int, kept: float, lists: tuple[int, int]) -> None:
+def test_compaction_equals_the_slow_one(kernel: str, seed: int, kept: float, lists: tuple[int, int]) -> None:
     """After single pages were freed, all but some of them, in order or at random."""
-    fast, slow = one_zone(*lists), SlowZone(FRAMES, *lists)
+    fast, slow = one_zone(*lists, kernel), SLOW[kernel](FRAMES, *lists)
     random = np.random.default_rng(seed)
     pages = fast.alloc(0, 0, TYPES[1], ANYWHERE, random.integers(FRAMES // 2, FRAMES), _core.Mark.none)
     assert pages.tolist() == [slow.alloc(0, 0, 1) for _ in pages]
@@ -135,3 +145,38 @@ def slow_job(zone: SlowZone, random: _core.Random) -> None:
         for table in tables:
             zone.free(cpu, table, 0)
         zone.free(cpu, slab, 3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from((0, 0, 2, 5)), st.integers(1, 700)), max_size=30))
+def test_zones_of_linux_4_4_serve_in_turns(requests: list[tuple[int, int]]) -> None:
+    """A zone gives as many pages as lie between its low and high watermarks, then the next one does."""
+    ends, turns = (2048, 6144, 16384), (3, 40, 100)  # of DMA, DMA32 and Normal; frames
+    kinds = (_core.ZoneKind.dma, _core.ZoneKind.dma32, _core.ZoneKind.normal)
+    zones: list[_core.ZoneSpec] = []
+    for kind, begin, end, turn in zip(kinds, (0, *ends), ends, turns, strict=False):
+        zones.append(_core.ZoneSpec(kind=kind, numa=0, begin=begin, end=end))
+        zones[-1].low, zones[-1].high = 20, 20 + turn
+    zones[0].protection = 5000
+    fast = _core.Memory(_core.Layout(ends[-1], zones, [0], "4.4"), 1)
+    left, free, over = list(turns), [2048, 4096, 10240], [False] * 3
+    for order, count in requests:
+        size = 1 << order
+
+        def has(zone: int, size: int = size) -> bool:
+            return free[zone] - size + 1 > (5020, 20, 20)[zone]
+
+        expected = []
+        for _ in range(count):
+            fair = [zone for zone in (2, 1, 0) if not over[zone] and has(zone)]
+            if not fair and any(over):
+                left, over = list(turns), [False] * 3
+            serving = fair or [zone for zone in (2, 1, 0) if has(zone)]
+            if not serving:
+                break
+            expected.append(serving[0])
+            free[serving[0]] -= size
+            left[serving[0]] -= size
+            over[serving[0]] = over[serving[0]] or left[serving[0]] <= 0
+        got = fast.alloc(0, order, TYPES[1], ANYWHERE, count, _core.Mark.low)
+        assert np.searchsorted(ends, got, side="right").tolist() == expected

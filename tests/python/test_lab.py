@@ -104,6 +104,7 @@ def test_a_hole_is_part_of_the_memory(hole: str, in_process: Run) -> None:
         (["--machine", "cori-knl-flat"], "no memory-side cache; choose one in cache mode, or --cache 0B"),
         (["--history", "age; run"], "has to say how many jobs"),
         (["--history", "shuffle; run"], "boot(shuffle=on)"),
+        (["--history", "boot(kernel=4.4); run"], "a lab boots that of --kernel; leave it out"),
         (["--history", "frobnicate"], "unknown"),
         (["--kernel", "nothing"], "no file and no version"),
         (["--memory", "2GB"], "a multiple of 2 MiB"),

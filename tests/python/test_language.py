@@ -30,6 +30,7 @@ def test_steps_and_arguments_by_name_and_in_their_order() -> None:
 def test_a_history_begins_with_a_boot() -> None:
     assert parse_history(" age ;; run ; ") == (Boot(), Age(), Run())
     assert parse_history("boot(shuffle=on)") == (Boot(shuffle=True),)
+    assert parse_history("boot(kernel=4.4); run") == (Boot(kernel="4.4"), Run())
 
 
 @pytest.mark.parametrize(

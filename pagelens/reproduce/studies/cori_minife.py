@@ -15,6 +15,7 @@ from pagelens.reproduce.fleet import Floats, PhaseRun, columns, run_policies
 from pagelens.reproduce.study import Findings, Study
 
 MACHINE, WORKLOAD = "cori-knl-cache", "minife-solve"
+BOOT = "boot(kernel=4.4)"  # docs/decisions/kernel-4.4.md
 GIB = 1 << 30
 PUBLISHED_BYTES = 17_600_000_000  # 1.024 of 16 GiB
 TENTH_MORE = round(1.10 * 16 * GIB)  # "slightly (10%) larger than the cache"
@@ -45,7 +46,7 @@ def run(context: StudyContext) -> Findings:
 
     def simulate(part: tuple[str, int, list[tuple[int, tuple[str, ...]]]]) -> dict[_Key, PhaseRun]:
         mix, node, cells = part
-        state = Node(machine, context.seed, node, history=parse_history(f"boot; age(mix={mix}); run"))
+        state = Node(machine, context.seed, node, history=parse_history(f"{BOOT}; age(mix={mix}); run"))
         return {
             (mix, size, policy): run
             for size, policies in cells
@@ -192,8 +193,8 @@ def _doubled(
     rest = f"; those that are not gain {of_aged:.2f}x" if aged.any() else ""
     reason = f"{1 - aged.mean():.0%} of this mix's nodes are as good as fresh and have little to gain{rest}."
     module = (
-        " On lists of Linux 6.1 the module puts the blocks of a bucket in falling order of address, so a job "
-        "larger than what is left of the first bucket meets its own slots again; Cori's kernel was older."
+        " The module puts the blocks of a bucket in falling order of address, so a job larger than what is "
+        "left of the first bucket meets its own slots again."
     )
     told = ", ".join(f"{mix} {each:.2f}x" for mix, each in of_others.items())
     other_mixes = f" Other mixes: {told}." if told else ""
@@ -271,8 +272,8 @@ def _footprint(fleet: Fleet) -> Row:
         + (
             ""
             if falls and sorted_less
-            else " Intel's module helps where a job fits its first bucket: on Linux 6.1 that is the cache "
-            "without the slots that zone DMA32 counts for."
+            else " Intel's module helps where a job fits its first bucket: that is the cache without the "
+            "slots that zone DMA32 counts for."
         ),
     )
 
@@ -354,7 +355,7 @@ STUDY = Study(
     "MiniFE on Cori: cache thrashing, and zonesort against it",
     "NERSC, KNL Cache Mode Performance, figures 1, 3 and 4",
     run,
-    "Machine cori-knl-cache; nodes of job mix cori-early, which no health check reboots: NERSC added its "
-    "check after these figures. The matrix, vectors and iterations of MiniFE from the assembled matrix on. "
-    "Page walks are left out.",
+    "Machine cori-knl-cache with the allocator of Linux 4.4; nodes of job mix cori-early, which no health "
+    "check reboots: NERSC added its check after these figures. The matrix, vectors and iterations of MiniFE "
+    "from the assembled matrix on. Page walks are left out.",
 )

@@ -22,6 +22,7 @@ from pagelens.reproduce.study import Findings, Study
 MACHINE = "cori-knl-cache"
 MIXES = ("cori", "llnl", "throughput", "capability")
 BYTES = 12 << 30  # of STREAM's three arrays: the health check's are not published, and fit the cache
+KERNEL = "4.4"  # docs/decisions/kernel-4.4.md
 SORT = "drop_caches; compact; zonesort(intel)"  # of the node health check, and before every job
 REBOOT_BELOW = 300e9  # the rule of Cori's node health check
 SLOW = 340e9  # below the 350 to 360 of all nodes after a reboot by more than what separates these
@@ -67,7 +68,7 @@ def run(context: StudyContext) -> Findings:
             state.take(*sort)
             checks.append(Check(state.node.jobs_since_boot, bandwidth(state.node.state, life.node)))
             if life.reboots and checks[-1].bandwidth < REBOOT_BELOW:
-                state.node.boot(1)
+                state.node.boot(1, KERNEL)
         return checks
 
     def unsorted(part: tuple[str, int]) -> float:
@@ -124,6 +125,7 @@ class _Aging:
     def __init__(self, machine: Machine, seed: int, number: int) -> None:
         self.node = LiveNode.fresh(machine, fleet_grain(machine.frames), 1.0, None)
         self._seed, self._number, self._position = seed, number, 0
+        self.node.boot(1, KERNEL)
 
     def take(self, *steps: Step) -> None:
         for step in steps:
@@ -241,7 +243,8 @@ STUDY = Study(
     "STREAM after each job on Cori",
     "NERSC, KNL Cache Mode Performance, figure 5",
     run,
-    "Machine cori-knl-cache. Jobs are those of four mixes (pagelens/frames/mixes/), assumed; no study "
-    "changes them. Sizes of the mix llnl follow a published share of small jobs. Intel's module sorts before "
-    "every job, after caches are dropped and memory is compacted.",
+    "Machine cori-knl-cache with the allocator of Linux 4.4. Jobs are those of four mixes "
+    "(pagelens/frames/mixes/), assumed; no study changes them. Sizes of the mix llnl follow a published "
+    "share of small jobs. Intel's module sorts before every job, after caches are dropped and memory is "
+    "compacted.",
 )

@@ -15,7 +15,7 @@ from pagelens.reproduce.study import Findings, Study
 
 BYTES = 12 << 30  # fits the cache, so that the frames alone decide
 CODES = {"hydro": "LULESH", "stencil": "Chombo-Crunch"}
-HISTORY = "boot; age(mix=cori); run"
+HISTORY = "boot(kernel=4.4); age(mix=cori); run"  # docs/decisions/kernel-4.4.md
 GAIN = 0.02  # of the time; less is none
 
 
@@ -98,6 +98,7 @@ STUDY = Study(
     "zonesort every n seconds",
     "NERSC, KNL Cache Mode Performance, recommendations on zonesort=<n>",
     run,
-    "Machine cori-knl-cache, job mix cori, Intel's module before the job. A sort reorders free memory only. "
-    "None is simulated while the job runs: the step after the one before it stands for what it could do.",
+    "Machine cori-knl-cache with the allocator of Linux 4.4, job mix cori, Intel's module before the job. A "
+    "sort reorders free memory only. None is simulated while the job runs: the step after the one before it "
+    "stands for what it could do.",
 )
