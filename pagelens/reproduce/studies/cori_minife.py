@@ -38,7 +38,8 @@ def run(context: StudyContext) -> Findings:
     )
     parts = [(MIX, node, [cell[:2] for cell in cells if node < cell[2]]) for node in range(nodes)]
     of_others: list[tuple[int, tuple[str, ...]]] = [
-        (size, (WITHOUT, INTEL)) for size in (PUBLISHED_BYTES, TENTH_MORE)
+        (PUBLISHED_BYTES, (WITHOUT, INTEL, OURS)),
+        *((size, (WITHOUT, INTEL)) for size in (TENTH_MORE, *FOOTPRINTS)),
     ]
     parts += [(mix, node, of_others) for mix in OTHER_MIXES for node in range(few)]
     machine = context.machine(MACHINE)
@@ -69,10 +70,10 @@ def run(context: StudyContext) -> Findings:
         _correlation(without),
         _points(without),
         _doubled(fleet, PUBLISHED_BYTES, INTEL, "by Intel's module", others),
-        _doubled(fleet, PUBLISHED_BYTES, OURS, "by this project's rule"),
+        _doubled(fleet, PUBLISHED_BYTES, OURS, "by this project's rule", others),
         _doubled(fleet, TENTH_MORE, INTEL, "by Intel's module, 1.10 of the cache", others),
-        _narrower(fleet),
-        _footprint(fleet),
+        _narrower(fleet, others),
+        _footprint(fleet, others),
         _two_way(without),
     )
     figures = (
@@ -182,11 +183,9 @@ def _gain(fleet: Fleet, size: int, policy: str) -> tuple[float, Floats, Floats]:
     return float(after.mean() / before.mean()), before, after
 
 
-def _doubled(
-    fleet: Fleet, size: int, policy: str, whose: str, others: Mapping[str, Fleet] | None = None
-) -> Row:
+def _doubled(fleet: Fleet, size: int, policy: str, whose: str, others: Mapping[str, Fleet]) -> Row:
     ratio, before, after = _gain(fleet, size, policy)
-    of_others = {mix: _gain(found, size, policy)[0] for mix, found in (others or {}).items()}
+    of_others = {mix: _gain(found, size, policy)[0] for mix, found in others.items()}
     aged = before < 0.75 * before.max()
     of_aged = float((after[aged] / before[aged]).mean()) if aged.any() else float("nan")
     holds = near(ratio, 2)
@@ -197,7 +196,6 @@ def _doubled(
         "left of the first bucket meets its own slots again."
     )
     told = ", ".join(f"{mix} {each:.2f}x" for mix, each in of_others.items())
-    other_mixes = f" Other mixes: {told}." if told else ""
     return Row(
         f"Mean performance with zonesort over that without, sorted {whose}",
         "figure 4 and its text",
@@ -205,18 +203,19 @@ def _doubled(
         value("doubled", ratio=2),
         value(f"{ratio:.2f}x", ratio=ratio, ratio_of_aged=of_aged),
         holds,
-        (("" if holds else reason + (module if policy == INTEL else "")) + other_mixes).strip(),
+        ("" if holds else reason + (module if policy == INTEL else "") + " ") + f"Other mixes: {told}.",
     )
 
 
-def _narrower(fleet: Fleet) -> Row:
-    spread = {
-        policy: float(
-            fleet[PUBLISHED_BYTES, policy]["bandwidth"].std()
-            / fleet[PUBLISHED_BYTES, policy]["bandwidth"].mean()
-        )
-        for policy in (WITHOUT, INTEL, OURS)
-    }
+def _narrower(fleet: Fleet, others: Mapping[str, Fleet]) -> Row:
+    def deviation(of: Fleet, policy: str) -> float:
+        found = of[PUBLISHED_BYTES, policy]["bandwidth"]
+        return float(found.std() / found.mean())
+
+    spread = {policy: deviation(fleet, policy) for policy in (WITHOUT, INTEL, OURS)}
+    told = ", ".join(
+        f"{mix} {deviation(of, INTEL):.2f} of {deviation(of, WITHOUT):.2f}" for mix, of in others.items()
+    )
     return Row(
         "Standard deviation of performance over its mean, with zonesort and without",
         "figure 4 and its text",
@@ -228,11 +227,11 @@ def _narrower(fleet: Fleet) -> Row:
             **{f"spread_{name}": share for name, share in spread.items()},
         ),
         spread[INTEL] <= spread[WITHOUT] / 2,
-        "Greatly: by half, with the module that Cori had.",
+        f"Greatly: by half, with the module that Cori had. Other mixes: {told} without.",
     )
 
 
-def _footprint(fleet: Fleet) -> Row:
+def _footprint(fleet: Fleet, others: Mapping[str, Fleet]) -> Row:
     sizes = (*FOOTPRINTS, PUBLISHED_BYTES)
     nodes = len(fleet[FOOTPRINTS[0], WITHOUT]["lines"])
     missed = {
@@ -252,6 +251,13 @@ def _footprint(fleet: Fleet) -> Row:
     def listed(policy: str) -> str:
         return ", ".join(f"{share:.1%}" for share in missed[policy])
 
+    def of_other(found: Fleet, policy: str) -> str:
+        return ", ".join(f"{1 - found[size, policy]['hit_share'].mean():.1%}" for size in sizes)
+
+    told = "; ".join(
+        f"{mix} without {of_other(found, WITHOUT)}, with {of_other(found, INTEL)}"
+        for mix, found in others.items()
+    )
     return Row(
         "Lines missed by jobs of less than 16 GiB: fewer, the more so after zonesort",
         "recommendations",
@@ -274,7 +280,8 @@ def _footprint(fleet: Fleet) -> Row:
             if falls and sorted_less
             else " Intel's module helps where a job fits its first bucket: that is the cache without the "
             "slots that zone DMA32 counts for."
-        ),
+        )
+        + f" Other mixes: {told}.",
     )
 
 

@@ -12,7 +12,8 @@ from pagelens.reproduce.fleet import Floats, PhaseRun, columns, run_policies
 from pagelens.reproduce.study import Findings, Study
 
 BYTES = 16_000_000_000  # of the series' arrays: just below the cache's 16 GiB
-FRESH, AGED = "boot; run", "boot; age(jobs=30, mix=cori); run"  # thirty jobs: days
+FRESH, AGED = "boot; run", "boot; age(jobs=30, mix={}); run"  # thirty jobs: days
+OTHER_MIXES = ("llnl", "throughput", "capability")
 
 
 def run(context: StudyContext) -> Findings:
@@ -25,7 +26,14 @@ def run(context: StudyContext) -> Findings:
         state = Node(machine, context.seed, node, history=parse_history(history), job_bytes=BYTES)
         return run_policies(("aged", "coloured"), machine, workload, state, context)
 
-    fresh, *aged = context.map(simulate, [(FRESH, 0), *((AGED, node) for node in range(context.pick(12, 2)))])
+    nodes, few = context.pick(12, 2), context.pick(3, 1)
+    of_cori = [(AGED.format("cori"), node) for node in range(nodes)]
+    of_others = [(AGED.format(mix), node) for mix in OTHER_MIXES for node in range(few)]
+    fresh, *rest = context.map(simulate, [(FRESH, 0), *of_cori, *of_others])
+    aged = rest[:nodes]
+    others = {mix: rest[nodes + few * i :][:few] for i, mix in enumerate(OTHER_MIXES)}
+    mean = {mix: np.mean([found["aged"].bandwidth for found in of]) for mix, of in others.items()}
+    least = {mix: min(found["coloured"].bandwidth for found in of) for mix, of in others.items()}
     plain, coloured = (columns([found[name] for found in aged])["bandwidth"] for name in ("aged", "coloured"))
     at_first = fresh["aged"].bandwidth
     lost = 1 - float(coloured.min()) / at_first
@@ -50,7 +58,9 @@ def run(context: StudyContext) -> Findings:
                 bandwidth=plain.mean(),
             ),
             near(float(plain.mean()), 117e9),
-            "Thirty jobs of mix cori stand for days.",
+            f"Thirty jobs of mix cori stand for days. Other mixes, {few} nodes each: "
+            + ", ".join(f"{mix} {each / 1e9:.0f} GB/s" for mix, each in mean.items())
+            + ".",
         ),
         Row(
             "Lost on coloured frames, however long the node has run",
@@ -59,6 +69,9 @@ def run(context: StudyContext) -> Findings:
             value("at most 1.5%", share=0.015),
             value(f"{max(0.0, lost):.1%}", share=lost),
             lost <= 0.015,
+            f"Mix cori. Other mixes, {few} nodes each: "
+            + ", ".join(f"{mix} {max(0.0, 1 - each / at_first):.1%}" for mix, each in least.items())
+            + ".",
         ),
     )
     return Findings(
