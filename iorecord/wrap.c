@@ -163,9 +163,21 @@ FREOPEN(freopen64)
 
 /* --- functions that close descriptors --- */
 
+/* The bytes of a file without a name, which its last close drops. */
+static uint64_t bytes_without_name(int descriptor) {
+    struct stat info;
+    if (!log_is_open()) return 0;
+    const int saved_errno = errno;
+    const long failed = syscall(SYS_newfstatat, descriptor, "", &info, AT_EMPTY_PATH);
+    errno = saved_errno;
+    const bool unnamed = failed == 0 && S_ISREG(info.st_mode) && info.st_nlink == 0;
+    return unnamed ? (uint64_t)info.st_size : 0;
+}
+
 EXPORT int close(int descriptor) {
     resolved_first();
-    const struct request request = {KIND_CLOSE, descriptor, -1, 0, NULL, 0, 1};
+    const uint64_t dropped = bytes_without_name(descriptor);
+    const struct request request = {KIND_CLOSE, descriptor, -1, dropped, NULL, 0, 1};
     const struct operation operation = table_begin();
     if (operation.recorded) file_gone(descriptor); /* before another thread gets its number */
     const int result = real.close(descriptor);

@@ -202,7 +202,7 @@ def _truncations(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _dropped_bytes() -> pl.Expr:
-    """Return what each open or `fadvise(DONTNEED)` dropped from the page cache.
+    """Return what each open, `fadvise(DONTNEED)` or close of a removed file dropped from the page cache.
 
     That is what was in it at first, and what transfers have brought in since the last `fadvise`.
     """
@@ -212,7 +212,15 @@ def _dropped_bytes() -> pl.Expr:
     total = brought.cum_sum().over("file") + pl.col("cached_before")
     earlier = pl.when(drops).then(total).forward_fill().shift(1).over("file").fill_null(0)
     length = pl.when(pl.col("size") > 0).then("size").otherwise(None)  # 0 means: up to the end
-    return pl.when(drops).then(pl.min_horizontal(total - earlier, length)).otherwise("truncated_bytes")
+    of_removed = (pl.col("kind") == KINDS["close"]) & (pl.col("size") > 0)
+    removed = of_removed & (of_removed.cum_sum(reverse=True).over("file") == 1) & ~pl.col("direct")
+    return (
+        pl.when(drops)
+        .then(pl.min_horizontal(total - earlier, length))
+        .when(removed)
+        .then("size")
+        .otherwise("truncated_bytes")
+    )
 
 
 def _new_share(frame: pl.DataFrame, recording: Recording) -> pl.Series:

@@ -38,6 +38,15 @@ static void calls(void) {
     close(99);
 }
 
+static void removed(void) {
+    int file = open("removed", O_RDWR | O_CREAT, 0600);
+    write(file, buffer, 100);
+    int second = dup(file);
+    close(file);
+    unlink("removed");
+    close(second);
+}
+
 static void streams(void) {
     FILE* stream = fopen("stream", "w");
     for (int i = 0; i < 1000; i++) fprintf(stream, "%4d ", i);
@@ -84,6 +93,7 @@ int main(int argc, char** argv) {
     const char* what = argc > 2 ? argv[2] : "";
     if (chdir(argv[1]) != 0) return 2;
     if (!strcmp(what, "calls")) calls();
+    if (!strcmp(what, "removed")) removed();
     if (!strcmp(what, "streams")) streams();
     if (!strcmp(what, "threads")) threads();
     if (!strcmp(what, "children")) children(argv);

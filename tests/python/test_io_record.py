@@ -71,6 +71,11 @@ def test_calls_have_their_files_offsets_sizes_and_results(program: Path, tmp_pat
     assert shown(on(record(program, tmp_path, "calls"), "calls")) == CALLS
 
 
+def test_a_close_says_what_goes_with_a_removed_file(program: Path, tmp_path: Path) -> None:
+    found = on(record(program, tmp_path, "removed"), "removed").filter(pl.col("kind") == KINDS["close"])
+    assert found["size"].to_list() == [0, 100]
+
+
 def test_a_static_program_is_recorded_by_strace(tmp_path: Path) -> None:
     static = build(PROGRAMS / "io_calls.c", tmp_path / "static", "-w", "-static")
     recorded = record_program([str(static), str(tmp_path), "calls"], str(tmp_path / "it.plio"))
