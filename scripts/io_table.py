@@ -249,7 +249,7 @@ def _head(measured, rounds):  # type: ignore[no-untyped-def]
         "memory: [io.md](../io.md) says how they are told. *Model* is predicted by what all rounds measured;",
         "in parentheses is the range that each round alone gives. The errors are those of all runs, in the",
         "order of their recorded times, so the middle one is that of the median run. Wall times are in ms,",
-        "too, and summed over all threads; in recorded ones, waits for a processor count.",
+        "too, and summed over all threads; in recorded ones, waits for a processor and stalls count.",
         "",
         "| program | operations | recorded | stalls | model | errors | recorded wall | model's wall |",
         "|---|---|---|---|---|---|---|---|",

@@ -23,12 +23,12 @@ _IDLE_BYTES, _IDLE_S = 64 << 20, 1.0  # of memory that is left alone so long
 def stalled(times: Floats) -> Floats:
     """Return how much of each of these processor times was a stall, in seconds.
 
-    They are those of operations that are alike and touch only memory. At least a quarter of them is taken to
+    They are those of operations that are alike and touch only memory. At least a tenth of them is taken to
     have no stall.
     """
     if times.size < FEWEST:
         return np.zeros_like(times)
-    base = float(np.quantile(times, 0.25))
+    base = float(np.quantile(times, 0.1))
     longer = times - base
     return np.where((longer > SHORTEST_S) & (base < _LONGEST_BASE_S), longer, 0.0)
 
