@@ -16,12 +16,14 @@ from .facts import (
 )
 from .explanation import (
     GOOD as GOOD,
-    WORTH as WORTH,
     Explanation as Explanation,
     Way as Way,
     busiest_folder as busiest_folder,
     explain_recording as explain_recording,
     in_words as in_words,
+)
+from .notes import (
+    WORTH as WORTH,
 )
 from .recording_gaps import (
     gaps as gaps,

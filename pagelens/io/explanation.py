@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,15 @@ from pagelens.io import classify as paths
 from pagelens.io.classify import classify
 from pagelens.io.facts import TRANSFERS, Facts, describe
 from pagelens.io.memory_stalls import with_stalls
+from pagelens.io.notes import WORTH, notes
+from pagelens.io.of_path import OfPath, of_paths
 from pagelens.io.option import Option, run_of
-from pagelens.io.predict import Cost, Floats, predict
+from pagelens.io.predict import Floats, predict
 from pagelens.io.recording import Recording, without_queues
-from pagelens.io.recording_gaps import gaps
-from pagelens.io.turns import waited_for
 from pagelens.io.what_if import options
 from pagelens.io.why_not import why_not_applied
 from pagelens.machine import Io, Machine
-from pagelens.units import format_time
 
-WORTH = 0.02  # of the program's time: less is not worth a change
-_FAR_OFF = 3.0  # times what the model says; the first files of a folder take half of what later ones do
 GOOD = 0.15  # the model is that near, or a warning comes first
 
 
@@ -47,19 +43,6 @@ class Way:
     verdict: str  # "gains", "not worth it", "loses", "unknown"
     applied_by: str = ""  # the options of `pagelens io run` that do it
     why_not_applied: str = ""  # if there are none
-
-
-@dataclass(frozen=True)
-class OfPath:
-    """All operations that took one path through the kernel."""
-
-    path: str
-    operations: int
-    bytes: int
-    recorded_cpu_s: float
-    recorded_wait_s: float
-    cpu_s: float
-    wait_s: float
 
 
 @dataclass(frozen=True)
@@ -133,7 +116,7 @@ def explain_recording(
     recorded = float(frame["cpu_ns"].sum()) / 1e9
     stalled = float(frame["stalled"].sum()) / 1e9
     took = float(frame["wall_ns"].sum()) / 1e9 - stalled
-    of_paths = _paths(frame, found[0].cost)
+    sums = of_paths(frame, found[0].cost)
     tells = recording.knows("cpu_ns") and recorded > 0
     return Explanation(
         facts=describe(recording),
@@ -154,9 +137,9 @@ def explain_recording(
         other_systems=sorted(
             {recording.header.files[n].file_system for n in set(others["file"].to_list()) - set(on)}
         ),
-        paths=of_paths,
+        paths=sums,
         ways=ways,
-        notes=[*_slow_new_files(of_paths, io, elapsed), *_joined_syncs(frame), *_notes(recording, io)],
+        notes=notes(recording, frame, sums, io, elapsed),
     )
 
 
@@ -245,64 +228,6 @@ def _busiest(frame: pl.DataFrame, wall: Floats) -> float | None:
         frame.select("process", "thread").with_columns(wall=pl.Series(wall)).group_by("process", "thread")
     )
     return float(by_thread.agg(pl.col("wall").sum())["wall"].max() or 0)  # type: ignore[arg-type]
-
-
-def _paths(frame: pl.DataFrame, cost: Cost) -> list[OfPath]:
-    grouped = (
-        frame.with_columns(cpu=pl.Series(cost.cpu_s), wait=pl.Series(cost.wait_s))
-        .group_by("path")
-        .agg(pl.len(), pl.col("bytes", "cpu_ns", "waiting", "cpu", "wait").sum())
-        .sort("cpu_ns", "path", descending=[True, False])
-    )
-    return [
-        OfPath(r["path"], r["len"], r["bytes"], r["cpu_ns"] / 1e9, r["waiting"] / 1e9, r["cpu"], r["wait"])
-        for r in grouped.iter_rows(named=True)
-    ]
-
-
-def _slow_new_files(of_paths: list[OfPath], io: Io, elapsed_s: float) -> Iterator[str]:
-    """Say why new files can take far longer than measured, if they did and it matters.
-
-    Without a journal, ext4 passes over the inodes of files that were removed some minutes before, one by one
-    (fs/ext4/ialloc.c, recently_deleted).
-    """
-    for of in of_paths:
-        slow = of.recorded_cpu_s > _FAR_OFF * of.cpu_s and of.recorded_cpu_s - of.cpu_s >= WORTH * elapsed_s
-        if of.path == paths.CREATING and slow and io.file_system.value == "ext4":
-            yield (
-                f"New files took {format_time(of.recorded_cpu_s / of.operations)} each, where "
-                f"{format_time(of.cpu_s / of.operations)} were measured. On ext4 without a journal, files "
-                "that were removed in the last minutes slow down new ones."
-            )
-
-
-def _joined_syncs(frame: pl.DataFrame) -> Iterator[str]:
-    """Say which fsyncs the model cannot foresee well."""
-    syncs = (frame["path"] == paths.SYNC).to_numpy()
-    place, _ = waited_for(frame, syncs, syncs, in_order=False)
-    if joined := int((place >= 0).sum()):
-        yield (
-            f"{joined:,} of {int(syncs.sum()):,} calls of fsync began during another thread's fsync of the "
-            "file. Such calls can take ten times the processor time that the model says (measured)."
-        )
-
-
-def _notes(recording: Recording, io: Io) -> list[str]:
-    notes = []
-    if io.direct_write is None:
-        notes.append(f"{io.file_system.value} has no direct operations here.")
-    elif io.direct_copies is not None and io.direct_copies.value:
-        notes.append(
-            f"The files of {io.file_system.value} are in memory: direct operations copy all the same, so "
-            "they are not among the ways."
-        )
-    if not recording.knows("cpu_ns"):
-        notes.append(
-            f"{recording.header.source} does not tell processor times, so the model's cannot be checked."
-        )
-    notes += [f"{line[:1].upper()}{line[1:]}." for line in gaps(recording)]
-    notes.append("Not in the model: contention with other programs, and the messages between ranks of MPI.")
-    return notes
 
 
 def in_words(path: str) -> str:

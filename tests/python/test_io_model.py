@@ -170,6 +170,17 @@ def test_new_files_that_removed_ones_slow_down_are_said(cpu_us: int, said: bool)
     assert any("New files took 210 us each, where 10 us were measured" in note for note in notes) == said
 
 
+@pytest.mark.parametrize(
+    ("cpu_us", "stall", "said"), [(13, True, True), (13, False, False), (11, True, False)]
+)
+def test_writes_for_which_a_host_may_have_given_memory_are_said(cpu_us: int, stall: bool, said: bool) -> None:
+    """All writes of sqlite took 12 us once, and 84 ms together instead of 14."""
+    writes = [transfer("write", n * PAGE, cpu_ns=1000 * cpu_us, wall_ns=1000 * cpu_us) for n in range(20)]
+    io = with_tables(memory_stall='"120 us"') if stall else with_tables()
+    notes = explain_recording(recording_of(writes), MACHINE.model_copy(update={"io": io})).notes
+    assert any("may have had to give memory" in note for note in notes) == said
+
+
 def test_sequences_that_are_read_in_turn_are_read_ahead() -> None:
     """The kernel sees that the pages before a read are in the page cache."""
     far = 1000 * PAGE
