@@ -20,7 +20,6 @@ from pagelens.measure.files.series import (
     forget,
     new_offsets,
     offsets,
-    part_bytes,
     repeat,
     scattered,
     timed,
@@ -29,7 +28,6 @@ from pagelens.measure.files.series import (
 
 NEW = "-new"  # the file that becomes longer
 OLD = "-old"  # the file that was written 4 KiB at a time
-_OLD_BYTES = 64 * MIB
 # Loops that are repeated at several moments: the file, the flags, the size and the number of writes. The new
 # file needs memory, which the host of a guest may have to provide.
 _MOMENTS = {
@@ -181,14 +179,10 @@ def _direct(m: Measured, scratch: Scratch, sizes: Sequence[int], each_s: float) 
 
 def _in_small_folios(m: Measured, scratch: Scratch, sizes: Sequence[int], each_s: float) -> None:
     """Measure reads of a file that was written 4 KiB at a time."""
-
-    def first(size: int, _: int) -> list[int]:
-        return list(range(0, _OLD_BYTES - size + 1, size))[: part_bytes(size) // size]
-
     with scratch.open(name=OLD) as file:
-        transfer(file, True, 4096, range(0, _OLD_BYTES, 4096))
+        transfer(file, True, 4096, range(0, FILE_BYTES, 4096))
         for size in sizes:
-            once = partial(_ordered, file, False, first, size, in_memory=True)
+            once = partial(_ordered, file, False, offsets, size, in_memory=True)
             m.keep("small_folio_read", size, repeat(once, each_s))
     scratch.remove(OLD)
 
