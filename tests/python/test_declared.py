@@ -50,6 +50,16 @@ def test_cg_moves_its_matrix_once_and_its_vectors_as_often_as_its_loops_use_them
     assert workload.footprint_bytes == pytest.approx(6e9, rel=0.05)
 
 
+def test_hpccg_reads_twenty_bytes_of_each_row_beside_its_matrix():
+    workload, once = counts("hpccg", size=6_000_000_000)
+    size = {info.name: info.bytes for info in workload.objects}
+    vector = size["x"]
+    of_rows = size["entries"] + size["values_of_row"] + size["columns_of_row"]
+    assert of_rows == pytest.approx(20 / 8 * vector, rel=0.01)
+    matrix = size["values"] + size["columns"] + of_rows
+    assert once["msc_reads"] * 64 == pytest.approx(matrix + (4 + 2 + 2 + 2 + 1 + 2) * vector, rel=0.03)
+
+
 def test_all_are_declared_for_any_thread_count():
     for name in DECLARED:
         for threads in (1, 7):

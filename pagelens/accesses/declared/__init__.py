@@ -11,7 +11,7 @@ from pagelens.accesses.declared.dgemm import dgemm, panel_slivers
 from pagelens.accesses.declared.hydro import elements_side, hydro
 from pagelens.accesses.declared.loops import Array, Kind, Loops, Stream, Sweep, Walk, serial_first_touch
 from pagelens.accesses.declared.random_access import gups_hot, gups_regions, random_access
-from pagelens.accesses.declared.sparse import cg, cube_side, minife, minife_solve
+from pagelens.accesses.declared.sparse import cg, cube_side, hpccg, minife, minife_solve
 from pagelens.accesses.declared.stencil import boxes_side, stencil
 from pagelens.accesses.declared.stream import KERNELS, all_kernels, stream
 from pagelens.accesses.declared.workload import DeclaredWorkload
@@ -38,6 +38,7 @@ _WORKLOADS: dict[str, Callable[[int, int, int], Loops]] = {  # of (size in bytes
     **{f"stream-{kernel}": stream(kernel, Kind.stream_store) for kernel in KERNELS},
     "triad": stream("triad", Kind.write),  # has the ordinary stores that compilers make of examples/triad.c
     "cg": lambda size, threads, repeats: cg(cube_side(size, threads), threads, repeats),
+    "hpccg": lambda size, threads, repeats: hpccg(cube_side(size, threads), threads, repeats),
     "minife": lambda size, threads, repeats: minife(cube_side(size, threads), threads, repeats),
     "minife-solve": lambda size, threads, repeats: minife_solve(cube_side(size, threads), threads, repeats),
     "random-access": random_access,

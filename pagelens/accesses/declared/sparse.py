@@ -33,6 +33,28 @@ def cg(side: int, threads: int, repeats: int) -> Loops:
     )
 
 
+def hpccg(side: int, threads: int, repeats: int) -> Loops:
+    """Return the same with all arrays of HPCCG, in its order.
+
+    A row has no start. It has pointers to its values, columns and diagonal, and its number of entries; the
+    product reads all but the diagonal. The exact solution is stored, too.
+    """
+    _, columns, values, b, x, r, ap, p = _arrays(side, threads)
+    rows = threads * side**3
+    of_row = (Array("entries", 4 * rows), *(Array(f"{of}_of_row", 8 * rows) for of in ("values", "columns")))
+    diagonals, exact = (Array(name, 8 * rows) for name in ("diagonals", "exact"))
+    generated = (*of_row, diagonals, x, b, exact, values, columns)
+    read_by_product = tuple(array.name for array in (*of_row, columns, values))
+    return Loops(
+        (*generated, r, p, ap),
+        (
+            Sweep("generate", 60.0, write(*(array.name for array in generated)), first_touch=True),
+            *_solver(side, read_by_product)[1:],
+        ),
+        {"solve": repeats},
+    )
+
+
 def minife(side: int, threads: int, repeats: int) -> Loops:
     """Return finite elements: the pattern of the matrix, its assembly by elements, conjugate gradients.
 
@@ -86,13 +108,16 @@ def _arrays(side: int, threads: int) -> tuple[Array, ...]:
     return (*matrix, *(Array(name, 8 * rows) for name in ("b", "x", "r", "ap", "p")))
 
 
-def _solver(side: int) -> tuple[Sweep, ...]:
-    """Return the solver: it starts at x = 0, warms the caches by one iteration, and runs measured ones."""
+def _solver(side: int, matrix: tuple[str, ...] = ("starts", "columns", "values")) -> tuple[Sweep, ...]:
+    """Return the solver: it starts at x = 0, warms the caches by one iteration, and runs measured ones.
+
+    The first sweep makes x.
+    """
     plane = side * side * 8
 
     def product(source: str) -> tuple[Stream, ...]:
         planes = tuple(Stream(source, Kind.read, shift) for shift in (plane, 0, -plane))
-        return (*read("starts", "columns", "values"), *planes, *write("ap"))
+        return (*read(*matrix), *planes, *write("ap"))
 
     iteration = (  # (instructions a line of the longest array, streams), as examples/sparse.hpp executes them
         (34.0, product("p")),

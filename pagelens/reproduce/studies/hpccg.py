@@ -48,7 +48,7 @@ def run(context: StudyContext) -> Findings:
         seconds = [float(found.seconds_without[removed][phase]) for removed in ((), (ROW_CONFLICTS,))]
         return Point(offset_kib, seconds[0], seconds[1], float(conflicts))
 
-    workloads = [declared("cg", ROW_BYTES * side**3, threads=1) for side in sides]
+    workloads = [declared("hpccg", ROW_BYTES * side**3, threads=1) for side in sides]
     simulations = [Simulation(workload, machine, 1) for workload in workloads]
     offsets = range(0, STRIDE_KIB, step)
     wanted = [(number, offset) for number in range(len(sides)) for offset in offsets]
@@ -114,6 +114,6 @@ STUDY = Study(
     "K. Ferreira, K. Pedretti, R. Brightwell, Exploring Memory Management Strategies in Catamount, Cray User "
     "Group, Helsinki, 8 May 2008",
     run,
-    "Machine file red-storm-xt4. Declared loops of conjugate gradients on a 27-point stencil, in HPCCG's "
-    "manner; the sizes of the slides' sub-blocks are not published.",
+    "Machine file red-storm-xt4. Declared loops of HPCCG's conjugate gradients on a 27-point stencil, with "
+    "all its arrays in their order; the sizes of the slides' sub-blocks are not published.",
 )
