@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "core/accesses/output_file.hpp"
-#include "temporary_file.hpp"
+#include "tests/cpp/temporary_file.hpp"
 
 using namespace pagelens;
 
