@@ -1,6 +1,8 @@
 """The studies at quick scale: what came out when they were written, held or not, comes out."""
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,13 +12,13 @@ from pagelens.accesses.declared import declared
 from pagelens.frames import Node, policies
 from pagelens.machine import load_machine
 from pagelens.replay.memory_side import by_phase, replay
-from pagelens.reproduce.claim import Kind, Row
+from pagelens.reproduce.claim import Kind, Row, Value
 from pagelens.reproduce.context import Scale, StudyContext
 from pagelens.reproduce.fleet import PhaseRun, run_on
 from pagelens.reproduce.programs.dgemm import Dgemm
 from pagelens.reproduce.programs.dgemm_runs import dynamic
 from pagelens.reproduce.programs.stream import SLIDE, STREAM_C, Stream, StreamLoop, l2_hits, run
-from pagelens.reproduce.studies import find_study
+from pagelens.reproduce.studies import cori_minife, dgemm, find_study
 from pagelens.reproduce.studies.two_level import memory_share, time_in_cache, time_in_fast
 from pagelens.reproduce.study import Findings
 
@@ -84,6 +86,24 @@ FAILING = {
 }
 
 
+UNITS = (1, 1e6, 1e9, 1 << 10, 1 << 20)
+
+
+def names_first_what_ranges_are_of(obtained: Value) -> bool:
+    """Return whether the text names no other figure of the row before the one that ranges are of."""
+
+    def is_told(written: str, number: float) -> bool:
+        digits, percent = written.rstrip("%").replace(",", ""), written.endswith("%")
+        rounding = 0.501 * 10.0 ** -len(digits.partition(".")[2])
+        units = (0.01,) if percent else UNITS
+        return any(abs(abs(number) / unit - float(digits)) <= rounding for unit in units)
+
+    first, *others = obtained.numbers.values()
+    told = re.findall(r"\d[\d,]*(?:\.\d+)?%?", obtained.text)
+    at = next((place for place, written in enumerate(told) if is_told(written, first)), 0)
+    return not any(is_told(written, other) for written in told[:at] for other in others)
+
+
 LONG = {"cori-minife", "placement"}  # their quick runs take the longest
 
 
@@ -96,10 +116,24 @@ def test_quick(name: str, tmp_path: Path) -> None:
     assert {row.claim for row in rows if row.holds is False} == FAILING[name]
     assert all(row.holds for row in rows if row.kind is Kind.DERIVED)
     assert all(row.remark for row in rows if row.holds is False), "a failure says why"
+    predicted = [row for row in rows if row.kind is Kind.PREDICTED]
+    assert [row.claim for row in predicted if not names_first_what_ranges_are_of(row.obtained)] == []
     keys = [figure.key for figure in found.figures]
     assert keys
     assert all(key.startswith(name) for key in keys)
     assert not list(tmp_path.iterdir())
+
+
+def test_ranges_are_of_what_was_done_against_slow_runs() -> None:
+    """They are of dynamic scheduling and of sorting, whose effects are claimed, not of runs without."""
+    runs = SimpleNamespace(slow=np.array([True, False]), scheduled=np.array([1.0, 1.0]))
+    assert names_first_what_ranges_are_of(dgemm._dynamic(runs).obtained)  # type: ignore[arg-type]
+    spreads = {cori_minife.WITHOUT: [1.0, 3.0], cori_minife.INTEL: [1.0, 2.0], cori_minife.OURS: [1.0, 1.0]}
+    fleet = {
+        (cori_minife.PUBLISHED_BYTES, policy): {"bandwidth": np.array(found)}
+        for policy, found in spreads.items()
+    }
+    assert names_first_what_ranges_are_of(cori_minife._narrower(fleet, {}).obtained)  # type: ignore[arg-type]
 
 
 def test_arrays_of_the_layouts() -> None:

@@ -212,7 +212,7 @@ def _narrower(fleet: Fleet, others: Mapping[str, Fleet]) -> Row:
         found = of[PUBLISHED_BYTES, policy]["bandwidth"]
         return float(found.std() / found.mean())
 
-    spread = {policy: deviation(fleet, policy) for policy in (WITHOUT, INTEL, OURS)}
+    spread = {policy: deviation(fleet, policy) for policy in (INTEL, OURS, WITHOUT)}
     told = ", ".join(
         f"{mix} {deviation(of, INTEL):.2f} of {deviation(of, WITHOUT):.2f}" for mix, of in others.items()
     )

@@ -234,7 +234,7 @@ def _dynamic(runs: Runs) -> Row:
         Kind.PREDICTED,
         value("it does"),
         value(
-            f"{shares[1]:.1%} of runs slow instead of {shares[0]:.1%}", static=shares[0], dynamic=shares[1]
+            f"{shares[1]:.1%} of runs slow instead of {shares[0]:.1%}", dynamic=shares[1], static=shares[0]
         ),
         shares[1] < shares[0],
         "Static: as many blocks a core, and all wait for the slowest. Dynamic: a core takes the next block "

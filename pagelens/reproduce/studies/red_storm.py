@@ -325,7 +325,7 @@ def _capped(before: Sweep, after: Sweep) -> Row:
         Kind.PREDICTED,
         value("capped"),
         value(
-            f"at most {shares[1]:.0%} of lines instead of {shares[0]:.0%}", before=shares[0], after=shares[1]
+            f"at most {shares[1]:.0%} of lines instead of {shares[0]:.0%}", after=shares[1], before=shares[0]
         ),
         shares[1] <= LEVEL < shares[0],
         f"Triad over all OFFSETs; its pages move to random frames while more than {LEVEL:.0%} of lines "
