@@ -46,8 +46,14 @@ LONGEST = (
     "test_zonesort",
     "test_fix",
     "test_study_slurm",
+    "test_study_dask",
     "test_site_guest",
+    "test_site_prolog",
     "test_reproduce_studies",
+    "test_measured_machine",
+    "test_io_measure",
+    "test_rank_",
+    "test_tracer",
 )
 
 

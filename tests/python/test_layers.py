@@ -1,6 +1,7 @@
 """The floors of the package: no room imports one above it, and there is no circle between modules."""
 
 import ast
+import functools
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -64,8 +65,10 @@ def imports(path: Path) -> set[str]:
     return found & MODULES.keys()
 
 
-# The package itself names what it offers for type checkers; a test below says what it imports.
-EDGES = {name: imports(path) for name, path in MODULES.items() if name != "pagelens"}
+@functools.cache
+def edges() -> dict[str, set[str]]:
+    """What each module imports. The package itself names what it offers for type checkers."""
+    return {name: imports(path) for name, path in MODULES.items() if name != "pagelens"}
 
 
 def room(module: str) -> str | None:
@@ -83,7 +86,7 @@ def test_every_folder_has_a_floor_and_there_are_at_most_ten() -> None:
 def upward() -> dict[str, str]:
     """Returns, by module, the room above it that it imports. Modules at the root import no room."""
     found = {}
-    for importer, targets in EDGES.items():
+    for importer, targets in edges().items():
         if importer == "pagelens.__main__":
             continue
         here = room(importer)
@@ -102,7 +105,7 @@ def test_no_room_imports_one_above_it() -> None:
 
 def test_there_is_no_circle_between_modules() -> None:
     try:
-        tuple(TopologicalSorter(EDGES).static_order())
+        tuple(TopologicalSorter(edges()).static_order())
     except CycleError as error:
         pytest.fail(f"a circle: {' <- '.join(error.args[1])}")
 

@@ -1,5 +1,7 @@
 """Ranks that meet in collective calls: in each round between two meetings the slowest rank decides."""
 
+import functools
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -118,14 +120,16 @@ def test_waiting_is_no_work_and_each_rank_in_turn_is_waited_for(tmp_path: Path) 
     assert seconds(pair) == pytest.approx(80 / 41 * seconds(alone), rel=0.01)
 
 
-def check_turns(mpirun: str, pagelens_command: Path, program: Path, folder: Path) -> None:
-    """Each of two ranks works in turn, as much as the other, while the other waits."""
+def trace_two_ranks(mpirun: str, pagelens_command: Path, program: Path, folder: Path, *words: str) -> str:
+    """Return what the program printed, whose traces are left in the folder."""
     crowd = ["--oversubscribe"] if "openmpi" in mpirun else []
-    words = [pagelens_command, "trace", "-o", "app.%r.trace", "--", program]
-    subprocess.run(
-        [mpirun, "-n", "2", *crowd, *words],
-        cwd=folder, capture_output=True, check=True,
-    )  # fmt: skip
+    command = [mpirun, "-n", "2", *crowd, pagelens_command, "trace", "-o", "app.%r.trace", "--", program]
+    done = subprocess.run([*command, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def check_turns(folder: Path) -> None:
+    """Each of two ranks works in turn, as much as the other, while the other waits."""
     job = traces([folder / f"app.{rank}.trace" for rank in range(2)])
     assert isinstance(job, JobWorkload)
     assert job.statements[0].startswith("Ranks are taken to meet in 16 collective calls of all ranks")
@@ -145,12 +149,27 @@ def found(*names: str) -> list[str]:
     return [path for path in paths if path is not None]
 
 
+@pytest.fixture(scope="module")
+def turns(
+    built: Callable[..., Path], pagelens_command: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """Traces the program whose ranks take turns, once for each launcher, and returns the traces' folder."""
+
+    @functools.cache
+    def trace(launcher: str) -> Path:
+        mpirun, compiler = found(f"mpirun.{launcher}", f"mpicc.{launcher}")
+        folder = tmp_path_factory.mktemp("turns")
+        program = built("mpi_turns", compiler=compiler)
+        assert trace_two_ranks(mpirun, pagelens_command, program, folder).count("\n") == 1
+        assert sorted(os.listdir(folder)) == ["app.0.trace", "app.1.trace"]
+        return folder
+
+    return trace
+
+
 @pytest.mark.parametrize("launcher", ["mpich", pytest.param("openmpi", marks=pytest.mark.long)])
-def test_ranks_meet_in_collectives(
-    built: Callable[..., Path], pagelens_command: Path, tmp_path: Path, launcher: str
-) -> None:
-    mpirun, compiler = found(f"mpirun.{launcher}", f"mpicc.{launcher}")
-    check_turns(mpirun, pagelens_command, built("mpi_turns", compiler=compiler), tmp_path)
+def test_ranks_meet_in_collectives(turns: Callable[[str], Path], launcher: str) -> None:
+    check_turns(turns(launcher))
 
 
 @pytest.mark.long
@@ -162,21 +181,19 @@ def test_ranks_in_fortran_meet_in_collectives(
     mpirun, compiler = found(f"mpirun.{launcher}", f"mpif90.{launcher}")
     source, program = PROGRAMS / "mpi_turns.f90", tmp_path / "turns"
     subprocess.run([compiler, "-O1", "-cpp", f"-DMODULE={module}", source, "-o", program], check=True)
-    check_turns(mpirun, pagelens_command, program, tmp_path)
+    trace_two_ranks(mpirun, pagelens_command, program, tmp_path)
+    check_turns(tmp_path)
 
 
 def test_ranks_do_not_work_while_they_wait_for_a_communicator_or_a_window(
-    built: Callable[..., Path], pagelens_command: Path, tmp_path: Path
+    built: Callable[..., Path], pagelens_command: Path, tmp_path: Path, turns: Callable[[str], Path]
 ) -> None:
     mpirun, compiler = found("mpirun.mpich", "mpicc.mpich")
     program = built("mpi_turns", compiler=compiler)
+    trace_two_ranks(mpirun, pagelens_command, program, tmp_path, "common")
     executed = []
-    for arguments in ([], ["common"]):
-        subprocess.run(
-            [mpirun, "-n", "2", pagelens_command, "trace", "-o", "app.%r.trace", "--", program, *arguments],
-            cwd=tmp_path, capture_output=True, check=True,
-        )  # fmt: skip
-        job = traces([tmp_path / f"app.{rank}.trace" for rank in range(2)])
+    for folder in (turns("mpich"), tmp_path):
+        job = traces([folder / f"app.{rank}.trace" for rank in range(2)])
         assert isinstance(job, JobWorkload)
         executed.append([int(trace.survey.rounds[2].sum()) for trace in job.traces])
     first, last = np.subtract(executed[1], executed[0])
