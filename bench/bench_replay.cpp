@@ -266,7 +266,7 @@ void one_placement() {
     options.two_way = true;
     options.ideal = true;
     const std::string lines =
-        std::to_string(SweepsAndGathers::lines / 1'000'000) + " M lines a rank";
+        std::to_string(SweepsAndGathers::lines / 1'000'000) + " M lines per rank";
     for (const bool with_l2 : {true, false}) {
         const Hierarchy machine{with_l2 ? 1024u : 0u, 16, 2, slots, 1};
         double best = 1e9;

@@ -29,7 +29,6 @@ SHARE = len(PLACES) / 64
 NEARLY = 0.01  # of the time; no difference that is called one is as small (explain/verdict.py)
 FAIR = 0.1  # by which the sample may be off in the lines that pass L2, and in those of memory
 _JUDGED = ("l2_misses", "dram_lines")
-_OF_TIME = ("dram_time_s", "read_latency_s")
 
 
 @dataclass(frozen=True)

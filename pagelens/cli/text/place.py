@@ -42,7 +42,7 @@ def _policies(r: PlaceReport) -> Iterator[str]:
     footprint, capacity = format_binary_size(r.footprint_bytes), format_binary_size(r.capacity_bytes)
     yield from textwrap.wrap(
         f"{r.program} on {r.machine_title}: {r.ranks} x {footprint} that can be placed, "
-        f"fast memory for {format_share(min(1.0, share))} of it ({capacity} a rank).",
+        f"fast memory for {format_share(min(1.0, share))} of it ({capacity} per rank).",
         terminal_width(),
     )
     yield f"{'policy':<18} {'time':>8} {'speed':>6} {'gain':>7} {'fast':>9}"
