@@ -130,6 +130,8 @@ void SweepBlocks::start(const Sweep& sweep, std::size_t number) {
             const std::uint64_t begin = clamped(-offset), end = clamped(array - offset);
             if (begin >= end) continue;
             ways_.push_back({.pages = pages,
+                             .whole = turns_ / pages,
+                             .part = turns_ % pages,
                              .first = program_.first_page(stream.array) + at,
                              .begin = begin,
                              .end = end,
@@ -142,6 +144,7 @@ void SweepBlocks::start(const Sweep& sweep, std::size_t number) {
                              .thread = thread});
         }
     }
+    next_maps_.assign(ways_.size(), 0);
 }
 
 std::uint64_t SweepBlocks::Way::lines_at(std::uint64_t at) const {
@@ -190,15 +193,15 @@ std::span<const std::uint32_t> SweepBlocks::maps() {
     pages_.clear();
     if (!maps_) return {};
     for (std::uint64_t turn = turn_; turn < std::min(end_turn_, turns_); ++turn) {
-        for (Way& way : ways_) {
-            if (way.next_turn != turn) continue;
+        for (std::size_t number = 0; number < ways_.size(); ++number) {
+            if (next_maps_[number] != turn) continue;
+            Way& way = ways_[number];
             if (way.mapped >= way.begin && way.mapped < way.end)
                 pages_.push_back(static_cast<std::uint32_t>(way.first + way.mapped));
             ++way.mapped;
-            const std::uint64_t part = turns_ % way.pages;
-            const bool is_late = way.early < part;
-            way.next_turn += turns_ / way.pages + (is_late ? 1 : 0);
-            way.early += (is_late ? way.pages : 0) - part;
+            const bool is_late = way.early < way.part;
+            next_maps_[number] += way.whole + (is_late ? 1 : 0);
+            way.early += (is_late ? way.pages : 0) - way.part;
         }
     }
     return pages_;

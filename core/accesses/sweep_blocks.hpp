@@ -62,6 +62,7 @@ class SweepBlocks {
     // turn ceil(at * turns / pages), and to its end in the last turn.
     struct Way {
         std::uint64_t pages;         // at least 1
+        std::uint64_t whole, part;   // turns / pages, and the rest
         std::uint64_t first;         // page of the program, as if the walk did not leave its array
         std::uint64_t begin, end;    // the pages of the part that lie in the array
         const std::uint64_t* lines;  // by page of the array, repeated; null: all
@@ -73,7 +74,7 @@ class SweepBlocks {
         // The pages that the way comes to in the block: [from, to). Its end counts as a page here,
         // because coming there writes the last one back.
         std::uint64_t from = 0, to = 0;
-        std::uint64_t next_turn = 0, early = 0, mapped = 0;  // where maps() is
+        std::uint64_t early = 0, mapped = 0;  // where maps() is
 
         [[nodiscard]] std::uint64_t lines_at(std::uint64_t at) const;
     };
@@ -134,6 +135,8 @@ class SweepBlocks {
     std::uint64_t turns_ = 0, turn_ = 0, end_turn_ = 0;  // of the sweep, and of the block
     std::uint64_t turns_before_ = 0, turns_of_all_ = 0, moments_of_all_ = 0;
     std::vector<Way> ways_;  // thread by thread, stream by stream
+    // [way] the turn of its next page for maps(), apart because most stand still in most turns.
+    std::vector<std::uint64_t> next_maps_;
     std::vector<Op> before_;
     std::vector<std::uint64_t> lines_;
     std::uint64_t most_lines_ = 0;
@@ -161,12 +164,11 @@ void SweepBlocks::for_turns(const Way& way, Pages pages, std::uint64_t later, Vi
     // turn * way.pages + rest == (at + later) * turns + way.pages - 1
     const std::uint64_t first = (pages.begin + later) * turns_ + way.pages - 1;
     std::uint64_t turn = first / way.pages - turn_, rest = first % way.pages;
-    const std::uint64_t whole = turns_ / way.pages, part = turns_ % way.pages;
     for (std::uint64_t at = pages.begin; at < pages.end; ++at) {
         visit(turn, at);
-        rest += part;
+        rest += way.part;
         const bool carries = rest >= way.pages;
-        turn += whole + (carries ? 1 : 0);
+        turn += way.whole + (carries ? 1 : 0);
         rest -= carries ? way.pages : 0;
     }
 }

@@ -1,13 +1,14 @@
 #include "core/replay/page_uses.hpp"
 
-#include <bit>
 #include <utility>
 
 namespace pagelens {
 
 PageUses::PageUses(std::uint32_t pages, const WholeWalks* walks)
     : uses_(walks == nullptr ? pages : 0), cleared_(walks == nullptr ? pages : 0), walks_(walks) {
-    if (walks_ != nullptr) entries_.resize(1u << 16);
+    if (walks_ == nullptr) return;
+    entries_.resize(1u << 17);
+    shift_ = 64 - 17;
 }
 
 void PageUses::pass(const SweepBlocks& block) {
@@ -68,7 +69,7 @@ const PageUses::Use& PageUses::up_to_date(std::uint32_t page) {
 
 std::size_t PageUses::place_of(std::uint32_t page) const {
     const std::size_t last = entries_.size() - 1;
-    std::size_t place = page * 0x9e3779b97f4a7c15 >> (64 - std::bit_width(last));  // Fibonacci hash
+    std::size_t place = first_place_of(page);
     while (entries_[place].page_and_1 != 0 && entries_[place].page_and_1 != page + 1)
         place = (place + 1) & last;
     return place;
@@ -77,7 +78,8 @@ std::size_t PageUses::place_of(std::uint32_t page) const {
 PageUses::Entry& PageUses::entry(std::uint32_t page) {
     if (Entry& found = entries_[place_of(page)]; found.page_and_1 != 0) return found;
     if (2 * ++entries_used_ > entries_.size()) {
-        const auto old = std::exchange(entries_, std::vector<Entry>(2 * entries_.size()));
+        const auto old = std::exchange(entries_, HugeVector<Entry>(2 * entries_.size()));
+        --shift_;
         for (const Entry& each : old)
             if (each.page_and_1 != 0) entries_[place_of(each.page_and_1 - 1)] = each;
     }

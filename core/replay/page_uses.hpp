@@ -62,8 +62,11 @@ class PageUses {
     }
     [[nodiscard]] std::uint32_t now() const { return clock_; }
 
-    void prefetch(std::uint32_t page) const {
-        if (walks_ == nullptr) __builtin_prefetch(&uses_[page], 1);
+    [[gnu::always_inline]] void prefetch(std::uint32_t page) const {
+        if (walks_ == nullptr)
+            __builtin_prefetch(&uses_[page], 1);
+        else
+            __builtin_prefetch(&entries_[first_place_of(page)], 1);
     }
     void prefetch_to_come(std::uint32_t page) const {
         if (walks_ == nullptr) __builtin_prefetch(&cleared_[page], 1);
@@ -105,6 +108,9 @@ class PageUses {
     };
     // The entry of a page; it stays there until another page's is asked for.
     Entry& entry(std::uint32_t page);
+    [[nodiscard]] std::size_t first_place_of(std::uint32_t page) const {
+        return page * 0x9e3779b97f4a7c15 >> shift_;  // Fibonacci hash
+    }
     [[nodiscard]] std::size_t place_of(std::uint32_t page) const;
     const Use& up_to_date(std::uint32_t page);
 
@@ -114,7 +120,8 @@ class PageUses {
     const WholeWalks* walks_;
     std::vector<Passed> passed_;
     std::uint32_t passed_blocks_ = 0;
-    std::vector<Entry> entries_;  // a hash table, at most half full
+    HugeVector<Entry> entries_;  // a hash table, at most half full
+    unsigned shift_ = 0;         // of a hash, to an index
     std::size_t entries_used_ = 0;
 };
 

@@ -44,9 +44,10 @@ class RankPages {
     void map_write(std::uint32_t page, Cleared&& cleared, unsigned thread = 0);
     // The first writes of many pages, one after the other, which never show a file. Does what
     // map_write() does for those that have no frames yet. Calls cleared(page, first frame, frames)
-    // as map_write() does, and then comes(page), for each. Throws OutOfMemory.
+    // where some of these are in the sample, and comes(page) for each page. Returns how many frames
+    // the kernel handed out. Throws OutOfMemory.
     template <class Cleared, class Comes>
-    void map_each(std::span<const std::uint32_t> pages, Cleared&& cleared, Comes&& comes);
+    std::uint64_t map_each(std::span<const std::uint32_t> pages, Cleared&& cleared, Comes&& comes);
     // The first read of a page that shows page `cached` of the page cache: all ranks have its one
     // frame there, which the cache keeps, until they write the page. Throws OutOfMemory.
     void map_read(std::uint32_t page, std::uint32_t cached, unsigned thread = 0);
@@ -118,6 +119,12 @@ class RankPages {
         if (states_[page] < first_list) return;
         if (ranks_ == 1) return __builtin_prefetch(&frames_[page]);
         __builtin_prefetch(pool_.data() + (states_[page] - first_list));
+    }
+    // Ahead of for_sampled() for a page that is listed.
+    [[gnu::always_inline]] void prefetch_listed(std::uint32_t page) const {
+        if (ranks_ > 1) return prefetch_frames(page);
+        __builtin_prefetch(&states_[page]);
+        __builtin_prefetch(&frames_[page]);
     }
     Residency peak() { return population_.peak(); }
     [[nodiscard]] std::uint64_t huge_pages() const { return huge_pages_; }
@@ -262,26 +269,33 @@ void RankPages::map_write(std::uint32_t page, Cleared&& cleared, unsigned thread
 }
 
 template <class Cleared, class Comes>
-void RankPages::map_each(std::span<const std::uint32_t> pages, Cleared&& cleared, Comes&& comes) {
+std::uint64_t RankPages::map_each(std::span<const std::uint32_t> pages, Cleared&& cleared,
+                                  Comes&& comes) {
     if (ranks_ > 1 || base_ || !block_of_.empty() || numa_ != nullptr) {
+        std::uint64_t given = 0;
         for (const std::uint32_t page : pages) {
             if (mapped(page)) continue;
             map_write(page, [&](std::uint32_t, std::uint32_t first, std::uint32_t frames) {
-                cleared(page, first, frames);
+                given += frames;
+                bool is_sampled = false;
+                for (std::uint32_t i = 0; i < frames; ++i)
+                    is_sampled |= sampling_.covers(first + i);
+                if (is_sampled) cleared(page, first, frames);
             });
             comes(page);
         }
-        return;
+        return given;
     }
     take_for(pages);
     for (std::size_t i = 0; i < fresh_.size(); ++i) {
         const std::uint32_t page = fresh_[i], frame = given_[i].raw();
         frames_[page] = frame;
         population_.add(frame);
-        cleared(page, frame, 1u);
         list_sampled(page);
+        if (listed(page) && sampling_.covers(frame)) cleared(page, frame, 1u);
         comes(page);
     }
+    return fresh_.size();
 }
 
 template <class Cleared>

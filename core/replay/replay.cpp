@@ -201,8 +201,8 @@ class Replay {
 
     void run_wanted(std::span<const Op> ops) {
         for (std::size_t i = 0; i < ops.size(); ++i) {
-            if (i + far < ops.size()) pages_.prefetch_frames(ops[i + far].page);
-            if (i + near < ops.size()) prefetch_memory(ops[i + near].page);
+            if (i + 2 * far < ops.size()) pages_.prefetch_listed(ops[i + 2 * far].page);
+            if (i + far < ops.size()) prefetch_memory(ops[i + far].page);
             if (ops[i].kind() == OpKind::map_write)
                 clear_mapped(ops[i].page);
             else
@@ -212,7 +212,7 @@ class Replay {
 
     void run_events(std::span<const StreamedL2s::Event> events) {
         for (std::size_t i = 0; i < events.size(); ++i) {
-            if (i + near < events.size()) prefetch_memory(events[i + near].page);
+            if (i + far < events.size()) prefetch_memory(events[i + far].page);
             happen(events[i]);
         }
     }
@@ -241,15 +241,9 @@ class Replay {
     // block's ops come there.
     template <class Taken>
     void take_frames(std::span<const std::uint32_t> pages, PageSet& wanted, Taken&& taken) {
-        std::uint64_t given = 0;
-        pages_.map_each(
+        const std::uint64_t given = pages_.map_each(
             pages,
             [&](std::uint32_t page, std::uint32_t first, std::uint32_t frames) {
-                given += frames;
-                bool is_sampled = false;
-                for (std::uint32_t i = 0; i < frames; ++i)
-                    is_sampled |= sampling_.covers(first + i);
-                if (!is_sampled) return;
                 clears_.push_back({page, first, frames});
                 wanted.add(page);
             },

@@ -73,7 +73,7 @@ class RowsBehind {
     void gone();
     void back();
 
-    void prefetch(std::uint32_t page) const { tenants_.prefetch(page); }
+    [[gnu::always_inline]] void prefetch(std::uint32_t page) const { tenants_.prefetch(page); }
     void prefetch_to_map(std::uint32_t page) const { tenants_.prefetch_to_come(page); }
 
   private:

@@ -55,7 +55,7 @@ class SlotTenants {
     }
     void pass(const SweepBlocks& block) { uses_.pass(block); }
     [[nodiscard]] bool was_cleared(std::uint32_t page) { return uses_.of(page).cleared != 0; }
-    void prefetch(std::uint32_t page) const { uses_.prefetch(page); }
+    [[gnu::always_inline]] void prefetch(std::uint32_t page) const { uses_.prefetch(page); }
     void prefetch_to_come(std::uint32_t page) const {
         uses_.prefetch_to_come(page);
         __builtin_prefetch(&next_[std::size_t{page} * ranks_], 1);
