@@ -91,7 +91,7 @@ def conclude(
                 *waits_in_words(program.job),
                 *(shared_in_words(cause, shared) if cause is not None else []),
                 *_where_it_lies(machine),
-                *unknown_in_words(remedies, base.nodes),
+                *unknown_in_words(remedies, base.nodes, by_stretches),
                 *harm_in_words(remedies),
                 *assumed_in_words(assumptions, remedies),
                 *noted,
@@ -114,7 +114,7 @@ def conclude(
     sentences += [*page_faults_in_words(base), *waits_in_words(program.job)]
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else [])]
-    sentences += [*unknown_in_words(remedies, base.nodes), *harm_in_words(remedies)]
+    sentences += [*unknown_in_words(remedies, base.nodes, by_stretches), *harm_in_words(remedies)]
     sentences += [*assumed_in_words(assumptions, remedies), *noted, *beside(timed, program.share_seen)]
     return Conclusion(placement_matters=True, sentences=sentences)
 

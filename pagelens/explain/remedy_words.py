@@ -55,8 +55,12 @@ def harm_in_words(remedies: Sequence[RemedyGain]) -> list[str]:
     return [f"With these remedies the program would take longer: {which}."]
 
 
-def unknown_in_words(remedies: Sequence[RemedyGain], nodes: int) -> list[str]:
-    """Name the policies of which the model cannot tell whether they help."""
+def unknown_in_words(remedies: Sequence[RemedyGain], nodes: int, by_stretches: float) -> list[str]:
+    """Name the policies of which the model cannot tell whether they help, and say what would tell.
+
+    `by_stretches` is the error of the time by the choice of lines that were simulated, as a share. No number
+    of nodes makes up for it.
+    """
     sentences = []
     if unsure := [r for r in remedies if r.verdict == "unsure"]:
         which = ", ".join(
@@ -67,7 +71,12 @@ def unknown_in_words(remedies: Sequence[RemedyGain], nodes: int) -> list[str]:
             f"The simulation is too small to tell whether these remedies help: {which}; 95% intervals are in "
             "parentheses."
         )
-        if few_nodes_note(nodes):
+        if by_stretches > MATTERS - 1:
+            sentences.append(
+                "More nodes would not tell, because only stretches of the run's lines were simulated. Of a "
+                "short part of the run (trace --region, or --skip and --accesses), all lines are."
+            )
+        elif few_nodes_note(nodes):
             sentences.append("Simulating more nodes (--nodes) may tell.")
     sentences += [
         f"Nothing is claimed for '{r.policy}': with it the program runs {times(r.gain_median)} as fast if "

@@ -125,6 +125,8 @@ def test_what_is_not_sure_is_not_advised_but_said() -> None:
     assert unsure.remedies[0].verdict == "unsure"
     assert not unsure.conclusion.placement_matters
     assert "too small to tell whether these remedies help: '2m'" in text
+    assert "More nodes would not tell" in text
+    assert "(--nodes) may tell" not in text
 
     serial = pl.when(pl.col("policy") == "2m").then(pl.col("serial_time_s") * 1.11)
     serial = serial.otherwise(pl.col("serial_time_s")).alias("serial_time_s")
