@@ -16,6 +16,7 @@ Output<double> seconds_of(const Result& result) {
 void register_probe_memory(nanobind::module_& m);
 void register_stream(nanobind::module_& m);
 void register_latency(nanobind::module_& m);
+void register_branches(nanobind::module_& m);
 void register_l2sum_conflict(nanobind::module_& m);
 void register_programs(nanobind::module_& m);
 void register_file_loop(nanobind::module_& m);

@@ -10,7 +10,8 @@ A program may get less of the L3 than the system states. In a virtual machine th
 guests (Intel's CAT, AMD's PQOS), and their data take room. Chases through shares of the stated size measure
 how much there is.
 
-What page walks and page faults cost is measured in pagelens/measure/tlb.py and page_faults.py.
+What page walks, page faults and wrong guesses of branches cost is measured in pagelens/measure/tlb.py,
+page_faults.py and branches.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_BYTES, LINE_BYTES
 from pagelens.machine import Machine
 from pagelens.machine.caches import L3
 from pagelens.machine.detect.detected_value import Found, read
+from pagelens.measure.branches import mispredict_section, pass_ns
 from pagelens.measure.choices import cpus_of
 from pagelens.measure.page_faults import file_pages_cost, page_cost, zero_page_cost
 from pagelens.measure.path_widths import path_widths, sum_rate
@@ -120,6 +122,10 @@ def measured_sections(machine: Machine, progress: Progress) -> tuple[Sections, l
         arrays = usable_arrays(machine.tlb, points)
     found |= _page_faults()
     if first is not None and machine.pipeline is not None:
+        of_branches = mispredict_section(
+            machine.pipeline, pass_ns(random=False), pass_ns(random=True), _frequency(machine, first)
+        )
+        found["pipeline"] |= of_branches.get("pipeline", {})
         found["cores"]["frequency"] = read(
             f"{1e-9 * _frequency(machine, first):.3g} GHz",
             f"{_chase(sizes['l1'])}, in which a load takes {machine.pipeline.load_cycles.value} cycles",

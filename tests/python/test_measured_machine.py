@@ -10,6 +10,7 @@ import pagelens
 from pagelens.machine import choose_machine, measured_file, parse_machine
 from pagelens.machine.detect import Description
 from pagelens.measure import of_machine, session
+from pagelens.measure.branches import mispredict_section
 from pagelens.measure.of_machine import usable_ways
 from pagelens.measure.path_widths import path_widths
 from pagelens.measure.tlb import chased_pages, usable_arrays, walk_section
@@ -50,6 +51,7 @@ def test_what_is_measured_takes_the_place_of_what_is_assumed(
     assert after.machine.l2.size == before.machine.l2.size
     if after.machine.pipeline is not None:
         assert (after.machine.pipeline.load_misses.source or "").startswith("measured here")
+        assert (after.machine.pipeline.mispredict_cycles.source or "").startswith("measured here")
     if after.machine.l3 is not None:
         assert after.machine.l3.width is not None
         assert (after.machine.l3.width.source or "").startswith("measured here")
@@ -108,6 +110,15 @@ def test_of_an_l3_that_is_shared_out_the_ways_that_a_chase_finds_are_stated() ->
     assert usable((4 * MB, 16.7), (8 * MB, 122.0), (16 * MB, 145.0)) == ("6 MiB", 3)
     assert usable((4 * MB, 16.0), (8 * MB, 20.0), (16 * MB, 145.0)) == ("12 MiB", 6)
     assert usable((4 * MB, 100.0), (8 * MB, 149.0)) == ("6 MiB", 3)
+
+
+def test_of_a_wrong_guess_the_cycles_count_that_the_model_does_not_have_already() -> None:
+    pipeline = pagelens.machine("spr-8480").pipeline
+    assert pipeline is not None
+    # Two passes take 28 cycles, of which a foreseen one takes 1, the load 5, the branch and its dispatch 2.
+    found = mispredict_section(pipeline, 0.5, 7.0, 2e9)
+    assert found["pipeline"]["mispredict_cycles"].value == 28 - 5 - 2 - 1
+    assert mispredict_section(pipeline, 0.5, 0.5, 2e9) == {}
 
 
 FULL = 3072  # entries of a Genoa's second level, in 24 ways

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "probes/branches.hpp"
 #include "probes/conflict.hpp"
 #include "probes/gups.hpp"
 #include "probes/l2sum.hpp"
@@ -210,4 +211,12 @@ TEST_CASE("two streams give right sums and contents at any distance") {
     CHECK_THROWS_AS(with(0, mib, 64), std::invalid_argument);
     CHECK_THROWS_AS(with(0, 4096, 0), std::invalid_argument);
     CHECK_THROWS_AS(with(0, 4096, 100), std::invalid_argument);
+}
+
+TEST_CASE("branches are passed through so many times, within the bytes that an L1 holds") {
+    const int cpu = usable_cpus(1).front();
+    CHECK(branches(most_branches, true, 3, cpu, 1).seconds.size() == 3);
+    CHECK_THROWS_AS((void)branches(0, true, 1, cpu, 1), std::invalid_argument);
+    CHECK_THROWS_AS((void)branches(most_branches + 1, true, 1, cpu, 1), std::invalid_argument);
+    CHECK_THROWS_AS((void)branches(1, true, 0, cpu, 1), std::invalid_argument);
 }
