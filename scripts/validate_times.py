@@ -212,7 +212,7 @@ def processor_ticks() -> tuple[int, int]:
 def model(words: Sequence[str], machine: Machine, folder: Path) -> tuple[list[float], str, float, float]:
     """The program's own seconds by each trace, what limits it, its faults' seconds, its own at full width.
 
-    Each trace has samples of other instructions, and is simulated on a node of its own.
+    Each trace is simulated on a node of its own. Traces of a program that runs alike each time are alike.
     """
     path = folder / "program.trace"
     seconds, busy, at_full_width = [], {}, 0.0
@@ -293,7 +293,7 @@ def page(rows: Sequence[Row], machine: Machine, runs: int) -> str:
         "programs. The half of these runs counts during which other processors were least busy",
         "(`others busy` says how busy). The table has the median of this half, and its 5th and 95th",
         f"percentile. `modelled` is the median by {TRACES} traces (least and most in brackets), without page",
-        "faults. Each trace has samples of other instructions, and is simulated on another node under",
+        "faults. Each trace is simulated on another node under",
         "`aged`. `ratio` is modelled over measured time; `at full width` is that ratio without samples of",
         "instructions. `kernel` is what the kernel takes on the program's behalf (measured, the mean of all",
         "runs). It notes only at its ticks whether it is at work, so of a run of 15 ms its part is known",
