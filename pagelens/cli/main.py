@@ -144,7 +144,7 @@ def main() -> None:
         status = 1
     except MemoryError:  # pagelens.ensemble.simulate knows a narrower remedy
         print(
-            "pagelens: this computer's memory does not suffice; take a smaller problem or one with more",
+            "pagelens: this computer's memory does not suffice; take a smaller problem or a larger computer",
             file=sys.stderr,
         )
         status = 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens.ensemble.pieces import Piece
@@ -30,6 +31,7 @@ from pagelens.machine import Times
 from pagelens.replay import Attributed, Placement, Reference, Run, Simulation
 
 Columns = dict[str, Any]
+Floats = NDArray[np.float64]
 
 
 _KEPT_NODES = 8  # states of nodes that later policies branch from; as many threads may be at different ones
@@ -80,7 +82,7 @@ class NodeSimulation:
             placements=table(PLACEMENTS, columns),
             counterfactuals=counterfactuals,
             objects=_objects(key, phases, names, run),
-            collisions=_collisions(key, names, run),
+            collisions=_collisions(key, names, run.collisions),
             slots=_slots(key, run),
             stretches=_stretches(key, phases, run),
             assumed=_assumed(key, phases, run),
@@ -161,15 +163,16 @@ def _objects(key: Columns, phases: list[str], names: list[str], run: Run) -> pl.
     return table(OBJECTS, key | columns).filter(pl.col("accesses") > 0)
 
 
-def _collisions(key: Columns, names: list[str], run: Run) -> pl.DataFrame:
-    if run.collisions is None:
+def _collisions(key: Columns, names: list[str], lines: Floats | None) -> pl.DataFrame:
+    if lines is None:
         return COLLISIONS.to_frame()
+    evictors, victims = np.nonzero(lines)  # few of all pairs, of which there can be 10^8
     columns = {
-        "object": np.repeat(names, len(names)).tolist(),
-        "victim": names * len(names),
-        "lines": run.collisions.ravel(),
+        "object": [names[number] for number in evictors],
+        "victim": [names[number] for number in victims],
+        "lines": lines[evictors, victims],
     }
-    return table(COLLISIONS, key | columns).filter(pl.col("lines") > 0)
+    return table(COLLISIONS, key | columns)
 
 
 def _slots(key: Columns, run: Run) -> pl.DataFrame:

@@ -1,5 +1,6 @@
 """Ensembles of a small machine: deterministic, paired by node, resumed, and refused when too big."""
 
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from pagelens.accesses.trace import open_trace
 from pagelens.cli.text.explain import render_terminal
 from pagelens.ensemble import Ensemble, Scaled, check_fits, run_ensemble, scale_to
 from pagelens.ensemble.result import TABLES
+from pagelens.ensemble.simulate import _collisions
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain import explain
 from pagelens.explain.figures import draw_all
@@ -259,6 +261,19 @@ def test_associativity_and_the_ideal_twin_take_the_conflicts_away(tmp_path: Path
     assert [a.part("conflicts").seconds for a in explanation.attributions] == [0, 0]
     assert "1 node." in render_terminal(explanation)
     assert "slots" not in draw_all(explanation)
+
+
+def test_pairs_of_objects_that_do_not_collide_take_no_rows() -> None:
+    """A NumPy program has 10^4 objects with names of 500 letters: 10^8 pairs, of which few collide."""
+    names = [f"{number:500}" for number in range(100)]
+    lines = np.zeros((100, 100))
+    lines[3, 7] = 5
+    tracemalloc.start()
+    found = _collisions({"node": 0, "policy": "aged"}, names, lines)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.rows() == [(0, "aged", names[3], names[7], 5.0)]
+    assert most < 1_000_000
 
 
 @pytest.mark.parametrize(
