@@ -13,8 +13,8 @@ from pagelens.machine import Io
 def with_stalls(frame: pl.DataFrame, io: Io) -> pl.DataFrame:
     """Return classified operations with what they `stalled`, in ns. It is waiting, and no processor time.
 
-    Only transfers that memory alone has to do with can tell. They are compared with others of the path and of
-    nearly the size, at most twice as large. On a machine on which nobody measured stalls, there are none.
+    Only transfers to and from memory alone can tell. They are compared with others of the same path and of
+    nearly the same size, at most twice as large. Where nobody measured stalls, there are none.
     """
     found = np.zeros(frame.height)
     if io.memory_stall is not None:

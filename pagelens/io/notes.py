@@ -63,7 +63,7 @@ def _joined_syncs(frame: pl.DataFrame) -> Iterator[str]:
     if joined := int((place >= 0).sum()):
         yield (
             f"{joined:,} of {int(syncs.sum()):,} calls of fsync began during another thread's fsync of the "
-            "file. Such calls can take ten times the processor time that the model says (measured)."
+            "file. The processor time of such calls varies up to tenfold (measured)."
         )
 
 

@@ -34,7 +34,8 @@ _MOST_PAIRS = 12  # of threads
 def render_page(e: Explanation, recording: Recording, conclusion: Sequence[str]) -> str:
     """Return the page's text. Equal explanations give equal text."""
     frame = classify(recording)
-    drawings = [_over_time(frame), _sizes(frame), _waits(frame, recording)] if frame.height else []
+    stalls = " Stalls of the host count as processor time here." if e.stalls else ""
+    drawings = [_over_time(frame), _sizes(frame, stalls), _waits(frame, recording)] if frame.height else []
     template = page_template(
         "pagelens.io",
         "page.html.j2",
@@ -82,7 +83,7 @@ def _over_time(frame: pl.DataFrame) -> Drawing:
     return drawing("io-time", "Operations over time", caption, draw)
 
 
-def _sizes(frame: pl.DataFrame) -> Drawing:
+def _sizes(frame: pl.DataFrame, stalls: str) -> Drawing:
     moved = frame.filter(pl.col("bytes") > 0).with_columns(
         bucket=pl.col("bytes").cast(pl.Float64).log(2).floor()
     )
@@ -106,9 +107,8 @@ def _sizes(frame: pl.DataFrame) -> Drawing:
         axes.legend(frameon=False, fontsize=7, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0))
         return figure
 
-    return drawing(
-        "io-sizes", "Time by size", "Recorded time of all reads and writes; above, how many.", draw
-    )
+    caption = f"Recorded time of all reads and writes; above, how many.{stalls}"
+    return drawing("io-sizes", "Time by size", caption, draw)
 
 
 def _waits(frame: pl.DataFrame, recording: Recording) -> Drawing:

@@ -93,9 +93,12 @@ def _off(error: float) -> str:
 def conclusion(e: Explanation) -> Iterator[str]:
     """Yield what the operations took, and what would gain most."""
     wall = e.recorded_cpu_s + e.recorded_wait_s + e.other_s
+    waited_for = (
+        f"{e.file_system}, a processor or the host" if e.stalls else f"{e.file_system} or a processor"
+    )
     parts = [
         f"{format_time(e.recorded_cpu_s)} of processor time",
-        f"{format_time(e.recorded_wait_s)} of waiting for {e.file_system} or for a processor",
+        f"{format_time(e.recorded_wait_s)} of waiting for {waited_for}",
     ]
     if e.other_s > 0.01 * wall:
         names = [in_words(path) for path in e.other_paths]

@@ -25,8 +25,8 @@ def render_io(io: Io, folder: Path, notes: Sequence[str]) -> Iterator[str]:
         yield from _table(what, tables, index)
     yield ""
     yield from wrap(
-        "write: a file grows; overwrite and read: the page cache has the data; cold and scattered: it has "
-        "not, and the order is that of the file, or none."
+        "write: the file grows; overwrite, read: the page cache has the data; cold: it has not; scattered: "
+        "it has not, and reads are in no order; direct wr, direct rd: past the page cache."
     )
     yield from wrap(_singles(io))
     for note in notes:
@@ -54,9 +54,9 @@ def _singles(io: Io) -> str:
             f"opening a file {format_time(io.opening.value)}, making one {format_time(io.creating.value)}"
         )
     if io.write_rate:
-        parts.append(f"the storage takes {format_rate(io.write_rate.value)}")
+        parts.append(f"the storage is written at {format_rate(io.write_rate.value)}")
     if io.read_rate:
-        parts.append(f"it gives {format_rate(io.read_rate.value)}")
+        parts.append(f"it is read at {format_rate(io.read_rate.value)}")
     if io.writers and io.writers_apart and io.writers_together:
         parts.append(
             f"{io.writers.value} writers write {io.writers_apart.value:.2g} times what one does, and on one "
