@@ -64,7 +64,7 @@ def causes_in_words(
         if cached:
             return [
                 "The memory-side cache costs the program less than 2% of its time. Other parts of the "
-                "machine, such as the TLB, make the difference."
+                "machine, such as L2 and the TLB, make the difference."
             ]
         return [f"Beyond {_COMPULSORY}, caches, TLB and memory cost the program less than 2% of its time."]
     # Parts that give time back make the others add up to more than the loss. Shares are therefore of all

@@ -73,8 +73,8 @@ def unknown_in_words(remedies: Sequence[RemedyGain], nodes: int, by_stretches: f
         )
         if by_stretches > MATTERS - 1:
             sentences.append(
-                "More nodes would not tell, because only stretches of the run's lines were simulated. Of a "
-                "short part of the run (trace --region, or --skip and --accesses), all lines are."
+                "More nodes would not tell, because only stretches of the run were simulated. A shorter run, "
+                "or a short part of one (trace --region, or --skip and --accesses), is simulated whole."
             )
         elif few_nodes_note(nodes):
             sentences.append("Simulating more nodes (--nodes) may tell.")
