@@ -1,8 +1,9 @@
 """Turns counts into seconds by a stated model, which is the same for all machines.
 
-T = max over resources, per phase. One of them is the paths between caches, whose lines take turns on many
-cores (pagelens/machine/transfers.py). In cache mode every access probes the fast memory. A miss adds a read
-of DDR and a fill of the fast memory. A dirty victim adds a read of the fast memory and a write to DDR.
+T = max over resources, per phase. The cores are one of them: their issue, stalls and kernel work add up.
+Another one is the paths between caches, whose lines take turns on many cores (pagelens/machine/transfers.py).
+In cache mode every access probes the fast memory. A miss adds a read of DDR and a fill of the fast memory. A
+dirty victim adds a read of the fast memory and a write to DDR.
 
 Two bounds stand beside T. For the lower one, lines between caches and loads go on at the same time. For the
 upper one, the serial sum, nothing overlaps, and each access is served by one memory after the other (a hit by
@@ -43,7 +44,7 @@ TRANSLATION_COUNTS = ("stlb_hits", "walks", "walker_loads")  # columns of either
 class Times:
     """Seconds, with one entry for each row of the given columns."""
 
-    time_s: Floats  # the largest of `resources`
+    time_s: Floats  # the largest of `resources`, where what a core does in turn is one
     serial_time_s: Floats
     at_once_time_s: Floats  # the largest if loads and lines between caches never took turns
     equal_cores_time_s: Floats  # `time_s` at the median node's core frequency
