@@ -11,6 +11,7 @@
 #include "bindings/dram_sums.hpp"
 #include "bindings/register.hpp"
 #include "core/replay/physical_lines.hpp"
+#include "core/replay/rank_pages.hpp"
 #include "core/replay/replay.hpp"
 #include "core/replay/rows_behind.hpp"
 
@@ -150,6 +151,7 @@ void register_replay(nb::module_& m) {
 
     m.attr("PHYSICAL_WRITE") = PhysicalLines::write_bit;
     m.attr("NO_FRAME") = PhysicalLines::no_frame;
+    m.attr("LARGE_PAGE_LEAST_SHARE") = RankPages::least_share;
     m.def("counter_names", [] { return component_names; });
     m.def(
         "replay",

@@ -130,13 +130,13 @@ class RankPages {
     [[nodiscard]] std::uint64_t huge_pages() const { return huge_pages_; }
     [[nodiscard]] std::uint64_t small_fallbacks() const { return small_fallbacks_; }
 
-  private:
-    static constexpr std::uint32_t none = ~0u;
     // If less than this share of a large page is ever written, the mapping is too small for one, as
     // a stack would be (assumed). Pages that are only read do not count, because they are the zero
     // page.
     static constexpr std::uint32_t least_share = 8;
 
+  private:
+    static constexpr std::uint32_t none = ~0u;
     // The state of a page. A page that is leaving is unmapped, but its frames have not gone back.
     // From `first_list` on, the page has a list, which begins at state - first_list in pool_, if
     // there are several ranks. So an op reads one word before the list itself.

@@ -16,6 +16,7 @@ machine as it is, and applied to the lines that are left without the other mecha
 
 import threading
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -100,6 +101,7 @@ class MemorySideEngine:
         self._only_differences = only_differences
         self._of_caches = () if past_caches or only_differences else mechanisms_of_caches(machine)
         self._past_l1: Counts | None = None  # made when it is first used
+        self._takes_larger: dict[tuple[int, int], bool] = {}  # by log2 of the size of pages, and offset
         self._lock = threading.Lock()
         self._arithmetic = () if only_differences else mechanisms(machine)
         self.mechanisms = (*self._of_caches, *self._arithmetic)
@@ -118,6 +120,21 @@ class MemorySideEngine:
                 program = self._workload.compile(self._machine, FRAME_BITS)
                 self._past_l1 = lines_past_l1(self._moved(program))
             return self._past_l1
+
+    def as_seen(self, placement: Placement, cancel: _core.CancelFlag) -> Placement:
+        """Return the placement as one of 4 KiB pages if no part of the program is worth a larger page.
+
+        Else L2s would be replayed by virtual addresses, as if each large page were there.
+        """
+        bits, offset = placement.page_bits, placement.offset_bytes
+        if bits == FRAME_BITS:
+            return placement
+        if (bits, offset) not in self._takes_larger:
+            pages = self._workload.compile(placement.machine, bits, offset, cancel).pages
+            _, used = np.unique(pages >> np.uint64(bits - FRAME_BITS), return_counts=True)
+            least = (1 << (bits - FRAME_BITS)) // _core.LARGE_PAGE_LEAST_SHARE
+            self._takes_larger[bits, offset] = bool(np.any(used >= least))
+        return placement if self._takes_larger[bits, offset] else replace(placement, page_bits=FRAME_BITS)
 
     def _moved(self, program: _core.Program) -> Floats:
         return self._ranks * np.asarray(_core.moved_by_phase(program), dtype=np.float64)
@@ -176,7 +193,8 @@ class _Placed:
     """A placement, and what all its replays share."""
 
     def __init__(self, engine: MemorySideEngine, placement: Placement, cancel: _core.CancelFlag) -> None:
-        self._engine, self._placement, self._cancel = engine, placement, cancel
+        self._engine, self._cancel = engine, cancel
+        self._placement = placement = engine.as_seen(placement, cancel)
         self.machine = placement.machine
         self._program = engine._workload.compile(
             placement.machine, placement.page_bits, placement.offset_bytes, cancel

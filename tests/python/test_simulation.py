@@ -1,5 +1,6 @@
 """One simulation: the same questions to machines of every kind, and the same answers on every way there."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -86,6 +87,15 @@ def test_only_what_differs_between_nodes_is_simulated_if_asked() -> None:
         np.testing.assert_array_equal(of_whole[name], of_part[name])
     assert of_whole["walks"].sum() > 0 == of_part["walks"].sum()
     assert part.mechanisms == ()
+
+
+def test_pages_too_large_for_a_program_change_nothing() -> None:
+    machine = load_machine("cori-knl-cache")
+    simulated = Simulation(declared("cg", 5 * MIB, 1), machine, ranks=1, seed=3)
+    small = simulated.place(policies["random"], Node(machine, 3, 0))
+    of_small, of_large = (simulated.run(each).counts for each in (small, replace(small, page_bits=30)))
+    for name, counts in of_small.items():
+        np.testing.assert_array_equal(of_large[name], counts, name)
 
 
 def test_only_machines_in_cache_mode_are_simulated_in_part() -> None:
