@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import time
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +21,15 @@ FEWEST = 8  # operations, or stalls, that tell something
 _IDLE_BYTES, _IDLE_S = 64 << 20, 1.0  # of memory that is left alone so long
 
 
-def stalled(times: Floats) -> Floats:
+def stalled(times: Floats, work: Floats | float = 1.0) -> Floats:
     """Return how much of each of these processor times was a stall, in seconds.
 
-    They are those of operations that are alike and touch only memory. At least a tenth of them is taken to
-    have no stall.
+    They are those of operations that are alike and touch only memory. `work` is what each has to do, such as
+    its bytes, in proportion. At least a tenth of them is taken to have no stall.
     """
     if times.size < FEWEST:
         return np.zeros_like(times)
-    base = float(np.quantile(times, 0.1))
+    base = np.quantile(times / work, 0.1) * work
     longer = times - base
     return np.where((longer > SHORTEST_S) & (base < _LONGEST_BASE_S), longer, 0.0)
 
@@ -37,7 +38,8 @@ def idle_touches() -> Floats:
     """Return how long touching each page took that stalled, of memory that the process has and left alone."""
     page = mmap.PAGESIZE
     with mmap.mmap(-1, _IDLE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        with suppress(OSError):  # a kernel without transparent huge pages refuses it
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
         for at in range(0, _IDLE_BYTES, page):
             memory[at] = 1
         time.sleep(_IDLE_S)

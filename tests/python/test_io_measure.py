@@ -128,6 +128,14 @@ def test_stalls_of_memory_stand_in_a_machine_file(tmp_path: Path) -> None:
         assert (io.memory_stall and io.memory_stall.value) == (wanted and pytest.approx(wanted))
 
 
+def test_idle_memory_is_touched_where_there_are_no_large_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`measure io` ended with a traceback there, because the kernel refuses advice that it does not know."""
+    monkeypatch.setattr(stalls, "_IDLE_BYTES", 1 << 16)
+    monkeypatch.setattr(stalls, "_IDLE_S", 0.0)
+    monkeypatch.setattr(stalls.mmap, "MADV_NOHUGEPAGE", 1 << 20)
+    assert stalls.idle_touches().size <= 16
+
+
 def test_stalls_are_not_in_the_times_of_transfers_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
