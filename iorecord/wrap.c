@@ -138,9 +138,15 @@ OPEN_2(__open64_2)
 OPENAT_2(__openat_2)
 OPENAT_2(__openat64_2)
 
+/* Returns how stdio opens a file by this mode, as far as it changes the file. */
+static int flags_of_mode(const char* mode) {
+    if (mode[0] == 'w') return O_CREAT | O_WRONLY | O_TRUNC;
+    return mode[0] == 'a' ? O_CREAT | O_WRONLY | O_APPEND : 0;
+}
+
 #define CALL_FOPEN(name, path, mode, ...)                                       \
     resolved_first();                                                           \
-    const int flags = mode[0] == 'w' ? O_CREAT | O_WRONLY | O_TRUNC : 0;        \
+    const int flags = flags_of_mode(mode);                                      \
     const struct before before = before_open(AT_FDCWD, path, path ? flags : 0); \
     const struct operation operation = table_begin();                           \
     FILE* const stream = real.name(__VA_ARGS__);                                \

@@ -89,7 +89,9 @@ def _path() -> pl.Expr:
     kind = pl.col("kind")
     moves, direct = pl.col("bytes") > 0, pl.col("direct")
     writes = kind == KINDS["write"]
-    makes = (pl.col("flags") & os.O_CREAT != 0) & ((pl.col("offset") == 0) | pl.col("new_file"))
+    flags = pl.col("flags")
+    makes = (flags & os.O_CREAT != 0) & ((pl.col("offset") == 0) | pl.col("new_file"))
+    makes |= flags & os.O_TMPFILE == os.O_TMPFILE  # a file without a name
     buffered = (
         pl.when(writes)
         .then(pl.when(pl.col("new_share") > 0).then(pl.lit(WRITE)).otherwise(pl.lit(OVERWRITE)))

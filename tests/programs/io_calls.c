@@ -48,7 +48,10 @@ static void removed(void) {
 }
 
 static void streams(void) {
-    FILE* stream = fopen("stream", "w");
+    FILE* stream = fopen("appended", "a");
+    fclose(stream);
+    fclose(fopen("appended", "a"));
+    stream = fopen("stream", "w");
     for (int i = 0; i < 1000; i++) fprintf(stream, "%4d ", i);
     fclose(stream);
     stream = fopen("stream", "r");

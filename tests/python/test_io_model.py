@@ -99,6 +99,7 @@ def test_an_open_that_made_a_file_says_so() -> None:
     opens = [{**made, "offset": 0}, transfer("write", 0), {**made, "offset": 0}, {**made, "offset": -1}]
     assert paths_of(opens) == ["creating", "write", "creating", "opening"]
     assert paths_of([{**made, "offset": 0}]) == ["creating"]
+    assert paths_of([{**made, "flags": os.O_RDWR | os.O_TMPFILE, "offset": -1}]) == ["creating"]
 
 
 def test_the_last_close_of_a_removed_file_drops_its_pages() -> None:
