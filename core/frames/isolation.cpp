@@ -52,19 +52,19 @@ bool isolate_and_empty(Memory& memory, UnitRange range, unsigned cpu, std::vecto
 }
 
 UnitRange range_of(const Memory& memory, Frame begin, Frame end) {
-    const Memmap& map = memory.map();
     constexpr std::uint32_t block = 1u << max_order;
-    const UnitRange range{map.unit_of(begin), map.unit_of(end)};
-    const auto inside = [&](const Zone& zone) {
-        return range.begin >= zone.begin() && range.end <= zone.end();
-    };
-    if (begin.raw() % block != 0 || end.raw() % block != 0 || begin >= end ||
-        std::none_of(memory.zones().begin(), memory.zones().end(), inside)) {
+    if (begin.raw() % block != 0 || end.raw() % block != 0 || begin >= end) {
         throw std::invalid_argument("range: [" + std::to_string(begin.raw()) + ", " +
                                     std::to_string(end.raw()) +
-                                    ") must be multiples of 1024 frames inside one zone");
+                                    ") must be multiples of 1024 frames");
     }
-    return range;
+    return {memory.map().unit_of(begin), memory.map().unit_of(end)};
+}
+
+bool lies_in_one_zone(const Memory& memory, UnitRange range) {
+    return std::ranges::any_of(memory.zones(), [&](const Zone& zone) {
+        return range.begin >= zone.begin() && range.end <= zone.end();
+    });
 }
 
 }  // namespace
@@ -78,6 +78,7 @@ bool evacuate(Memory& memory, UnitRange range, unsigned cpu, std::vector<Move>& 
 
 bool take_offline(Memory& memory, Frame begin, Frame end, unsigned cpu, std::vector<Move>& moves) {
     const UnitRange range = range_of(memory, begin, end);
+    if (!lies_in_one_zone(memory, range)) return false;
     Memmap& map = memory.map();
     Zone& zone = memory.zone_of(range.begin);
     memory.drain();
@@ -96,6 +97,7 @@ bool take_offline(Memory& memory, Frame begin, Frame end, unsigned cpu, std::vec
 
 void bring_online(Memory& memory, Frame begin, Frame end) {
     const UnitRange range = range_of(memory, begin, end);
+    if (!lies_in_one_zone(memory, range)) throw std::invalid_argument("range: is not offline");
     Memmap& map = memory.map();
     Zone& zone = memory.zone_of(range.begin);
     const unsigned top = map.levels() - 1;

@@ -22,8 +22,8 @@ struct UnitRange {
 bool evacuate(Memory& memory, UnitRange range, unsigned cpu, std::vector<Move>& moves);
 
 // Takes [begin, end) frames offline, evacuating it; they then belong to nobody. Returns false if
-// something in it cannot move. Throws std::invalid_argument unless both are multiples of 4 MiB and
-// all of it lies in one zone.
+// something in it cannot move, or not all of it lies in one zone, as Linux does. Throws
+// std::invalid_argument unless both are multiples of 4 MiB.
 bool take_offline(Memory& memory, Frame begin, Frame end, unsigned cpu, std::vector<Move>& moves);
 // Brings frames back that went offline: movable, at the tail of their lists.
 void bring_online(Memory& memory, Frame begin, Frame end);

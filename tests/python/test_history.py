@@ -182,6 +182,14 @@ def test_memory_that_went_offline_comes_back_behind_the_rest() -> None:
     assert not node.aged.offline
 
 
+def test_a_memory_block_in_two_numa_nodes_stays_online() -> None:
+    """It was a traceback. Linux refuses a block that is not in one zone."""
+    node = Node(KNL, 1, 0, history=parse_history("boot(numas=5); offline(90GB)")).aged
+    border = KNL.frames // 5 // 1024 * 1024 * 4
+    assert node.offline
+    assert not any(begin < border < end for begin, end in node.offline)
+
+
 def test_the_hugetlb_pool_hands_out_the_page_that_it_got_last() -> None:
     state = _core.NodeState(after("job(8GB); hugetlb(4GiB)"))
     placement = _core.place_by_kernel(state, 9)
