@@ -12,7 +12,7 @@ from results import write_table
 
 from pagelens.reproduce import DATA, FIGURES, Kind, Row, Verdict, score, tally
 from pagelens.reproduce.overview import KEY, overview
-from pagelens.reproduce.result import row_from_json, verdict
+from pagelens.reproduce.result import VERSION, row_from_json, verdict
 from pagelens.reproduce.studies import study_names
 
 COLUMNS = ("claim", "source", "published", "obtained", "verdict")
@@ -34,6 +34,10 @@ def read(directories: Sequence[Path]) -> list[Found]:
     found: dict[str, Found] = {}
     for directory in directories:
         run = json.loads((directory / DATA).read_text())
+        if run["version"] != VERSION:
+            raise SystemExit(
+                f"{directory / DATA}: version {run['version']}, not {VERSION}; run `pagelens reproduce` again"
+            )
         for study in run["studies"]:
             rows = tuple(row_from_json(row) for row in study["rows"])
             found[study["name"]] = Found(study, rows, directory / FIGURES, run["scale"], run["seed"])

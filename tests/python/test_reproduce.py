@@ -142,6 +142,17 @@ def test_the_page_of_results_takes_each_study_from_the_last_folder_that_has_it(t
     }  # fmt: skip
 
 
+def test_the_page_is_not_written_from_the_json_of_an_older_version(tmp_path: Path) -> None:
+    (tmp_path / "reproduce.json").write_text('{"version": 3}')
+    script = Path(__file__).parents[2] / "scripts" / "reproduce_table.py"
+    words = [sys.executable, script, tmp_path, "--output", tmp_path / "page.md"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"{tmp_path}/reproduce.json: version 3, not 4; run `pagelens reproduce` again"
+    ]
+
+
 def test_the_json(tmp_path: Path) -> None:
     found = reproduce(tmp_path, study("one", row(), row(Kind.INPUT, None)), seed=7).to_json()
     assert found["version"] == 4
