@@ -85,7 +85,7 @@ static struct before before_open(int folder, const char* path, int flags) {
 
 static void opened(const struct operation* operation, int descriptor, int flags,
                    struct before before) {
-    const int64_t offset = before.missing ? 0 : -1;
+    const int64_t offset = before.missing && descriptor >= 0 ? 0 : -1;
     const struct request request = {KIND_OPEN, descriptor,      offset, before.bytes,
                                     NULL,      (uint32_t)flags, 1};
     if (operation->recorded && descriptor >= 0) file_gone(descriptor);

@@ -51,6 +51,7 @@ static void streams(void) {
     FILE* stream = fopen("appended", "a");
     fclose(stream);
     fclose(fopen("appended", "a"));
+    fopen("missing/appended", "a");
     stream = fopen("stream", "w");
     for (int i = 0; i < 1000; i++) fprintf(stream, "%4d ", i);
     fclose(stream);

@@ -72,9 +72,12 @@ def test_calls_have_their_files_offsets_sizes_and_results(program: Path, tmp_pat
 
 
 def test_an_open_by_stdio_says_that_it_made_the_file(program: Path, tmp_path: Path) -> None:
-    found = on(record(program, tmp_path, "streams"), "appended").filter(pl.col("kind") == KINDS["open"])
+    recording = record(program, tmp_path, "streams")
+    found = on(recording, "appended").filter(pl.col("kind") == KINDS["open"])
     assert found["offset"].to_list() == [0, -1]
     assert (found["flags"] & os.O_CREAT != 0).all()
+    failed = recording.operations.filter((pl.col("kind") == KINDS["open"]) & (pl.col("result") < 0))
+    assert failed["offset"].to_list() == [-1]
 
 
 def test_a_close_says_what_goes_with_a_removed_file(program: Path, tmp_path: Path) -> None:
