@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from pagelens import _core
-from pagelens.values.quantities import Positive, Sourced, Table, Unit
+from pagelens.values.quantities import Sourced, Table, Unit
 
 _PORTS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -54,43 +54,44 @@ Ports = Annotated[int, BeforeValidator(_parse_ports), Unit(_show_ports, 'ports, 
 Use = Annotated[
     PortUse, BeforeValidator(_parse_use), Unit(_show_use, 'latency and ports, as "13 on 0 every 4"')
 ]
+Few = Annotated[int, Field(gt=0, le=65_535)]  # more than any core has
 
 
 class Pipeline(Table):
     """How one core executes instructions. Ports have any names of one digit or capital."""
 
-    window: Sourced[Positive] = Field(description="instructions in flight at most: the reorder buffer")
-    retire_width: Sourced[Positive] = Field(description="instructions that leave it in a cycle")
-    scheduler: Sourced[Positive] = Field(
+    window: Sourced[Few] = Field(description="instructions in flight at most: the reorder buffer")
+    retire_width: Sourced[Few] = Field(description="instructions that leave it in a cycle")
+    scheduler: Sourced[Few] = Field(
         description="instructions at most that wait for operands or a port: the reservation stations"
     )
-    vector_scheduler: Sourced[Positive] | None = Field(
+    vector_scheduler: Sourced[Few] | None = Field(
         default=None, description="the same of vector operations, if they have entries of their own"
     )
-    decode_width: Sourced[Positive] = Field(
+    decode_width: Sourced[Few] = Field(
         description="instructions decoded in a cycle that the cache of decoded ones does not hold"
     )
-    op_cache: Sourced[Positive] | None = Field(
+    op_cache: Sourced[Few] | None = Field(
         default=None, description="instructions that the cache of decoded ones holds, if there is one"
     )
-    code_cache: Sourced[Positive] = Field(description="lines of 64 B in the L1 of instructions")
-    load_cycles: Sourced[Positive] = Field(
+    code_cache: Sourced[Few] = Field(description="lines of 64 B in the L1 of instructions")
+    load_cycles: Sourced[Few] = Field(
         description="the cycles from a load's address to its data, if L1 has them"
     )
-    vector_load_cycles: Sourced[Positive] = Field(description="the same of a load to a vector register")
-    forward_cycles: Sourced[Positive] = Field(
+    vector_load_cycles: Sourced[Few] = Field(description="the same of a load to a vector register")
+    forward_cycles: Sourced[Few] = Field(
         description="the cycles from the data of a store to a load that takes them before they are in L1"
     )
-    add_to_add_cycles: Sourced[Positive] | None = Field(
+    add_to_add_cycles: Sourced[Few] | None = Field(
         default=None,
         description="the cycles from a floating-point addition to one that takes its result, if these are "
         "fewer than to other operations",
     )
-    mispredict_cycles: Sourced[Positive] = Field(
+    mispredict_cycles: Sourced[Few] = Field(
         description="the cycles from the execution of a mispredicted branch to the dispatch of the next "
         "instruction"
     )
-    load_misses: Sourced[Positive] = Field(
+    load_misses: Sourced[Few] = Field(
         description="lines in flight, at most, that L1 does not have: its line fill buffers"
     )
     load_ports: Sourced[Ports] = Field(description="ports that can begin a load")

@@ -370,6 +370,7 @@ def test_values_are_changed_as_a_file_could_state_them() -> None:
         ({"tlb.ways": 8}, "tlb.ways: there is no such table"),
         ({"tlb.0.way": 8}, "tlb.0.way: there is no such value; did you mean ways"),
         ({"name": "x"}, "name: cori-knl-cache has no such table"),
+        ({"pipeline.mispredict_cycles": 1 << 32}, "less than or equal to 65535"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(values: dict[str, object], said: str) -> None:
