@@ -180,3 +180,12 @@ def test_zones_of_linux_4_4_serve_in_turns(requests: list[tuple[int, int]]) -> N
             over[serving[0]] = over[serving[0]] or left[serving[0]] <= 0
         got = fast.alloc(0, order, TYPES[1], ANYWHERE, count, _core.Mark.low)
         assert np.searchsorted(ends, got, side="right").tolist() == expected
+
+
+def test_linux_4_4_has_smaller_lists_and_nearer_watermarks() -> None:
+    """By zone_batchsize(), pageset_set_batch() and __setup_per_zone_wmarks() of Linux 4.4.155."""
+    old, new = (_core.linux_layout(96 << 18, 1, 68, kernel=kernel).zones[-1] for kernel in ("4.4", "6.1"))
+    assert (old.pcp_batch, old.pcp_high, new.pcp_batch) == (31, 6 * 31, 63)
+    assert old.min == new.min
+    assert (old.low - old.min, old.high - old.low) == (old.min // 4, old.min // 4)
+    assert (new.low - new.min, new.high - new.low) == ((new.end - new.begin) // 1000,) * 2
