@@ -1,6 +1,8 @@
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -152,6 +154,7 @@ void register_memory(nb::module_& m) {
         .def_ro("frames", &Layout::frames)
         .def_ro("zones", &Layout::zones)
         .def_ro("cpu_numa", &Layout::cpu_numa);
+    m.def("kernel_versions", [] { return kernel_versions; });
     m.def(
         "linux_layout",
         [](std::uint32_t frames, unsigned numas, unsigned cpus, std::uint32_t low_frames,

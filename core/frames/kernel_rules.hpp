@@ -2,6 +2,7 @@
 // Linux 6.1; docs/decisions/kernel-4.4.md says where each rule comes from, and what it is for.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -51,8 +52,10 @@ struct KernelRules {
     bool compacts_to_min = true;
 };
 
-// Returns the rules of a kernel by its version, "6.1" or "4.4". Throws std::invalid_argument for
-// others.
+// The versions that are modelled, the usual one first.
+inline constexpr std::array<std::string_view, 2> kernel_versions{"6.1", "4.4"};
+
+// Returns the rules of a kernel by its version. Throws std::invalid_argument for others.
 KernelRules kernel_rules(std::string_view version);
 
 }  // namespace pagelens

@@ -8,7 +8,7 @@ from pagelens.frames.numa_rule import layout
 from pagelens.machine import Machine
 from pagelens.machine.schema import FEWEST_FRAMES
 
-KERNELS = ("6.1", "4.4")  # whose allocators are modelled, the usual one first
+KERNELS: tuple[str, ...] = tuple(_core.kernel_versions())  # whose allocators are modelled, the usual first
 
 
 @dataclass

@@ -183,7 +183,7 @@ def test_zones_of_linux_4_4_serve_in_turns(requests: list[tuple[int, int]]) -> N
 
 
 def test_linux_4_4_has_smaller_lists_and_nearer_watermarks() -> None:
-    """By zone_batchsize(), pageset_set_batch() and __setup_per_zone_wmarks() of Linux 4.4.155."""
+    """The values follow zone_batchsize(), pageset_set_batch() and __setup_per_zone_wmarks() of 4.4.155."""
     old, new = (_core.linux_layout(96 << 18, 1, 68, kernel=kernel).zones[-1] for kernel in ("4.4", "6.1"))
     assert (old.pcp_batch, old.pcp_high, new.pcp_batch) == (31, 6 * 31, 63)
     assert old.min == new.min
