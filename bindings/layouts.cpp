@@ -129,7 +129,8 @@ void register_layouts(nb::module_& m) {
         .value("drop", WORK_DROP)
         .value("leave", WORK_LEAVE)
         .value("read", WORK_READ)
-        .value("look", WORK_LOOK);
+        .value("look", WORK_LOOK)
+        .value("pin", WORK_PIN);
 
     nb::enum_<word_kind>(m, "WordKind", nb::is_arithmetic(),
                          "What a word of a guest's picture of its allocator is about.")

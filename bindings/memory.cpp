@@ -213,6 +213,14 @@ void register_memory(nb::module_& m) {
                 }
             },
             "cpu"_a, "frames"_a, "order"_a, "Gives blocks back, in this order.")
+        .def(
+            "pin",
+            [](Memory& memory, const NumbersIn& frames) {
+                for (std::size_t i = 0; i < frames.shape(0); ++i) {
+                    memory.map().pin(Frame(frames(i)));
+                }
+            },
+            "frames"_a, "Makes page migration leave these pages alone, which something holds.")
         .def("drain", nb::overload_cast<>(&Memory::drain), nb::call_guard<nb::gil_scoped_release>())
         .def(
             "compact",

@@ -198,10 +198,14 @@ class Shuffle(Step):
 
 @dataclass(frozen=True)
 class Hold(Step):
-    """Takes nearly all free memory, and keeps single movable pages scattered over it for good."""
+    """Takes nearly all free memory, and keeps single pages scattered over it for good.
+
+    If they are not pinned, compaction and zonesort can move them.
+    """
 
     name = "hold"
     pages: Share = field(default=Share(of_memory=0.001), metadata=_is(SHARE))
+    pinned: bool = field(default=False, metadata=_is(SWITCH))
 
     def run(self, node: LiveNode, random: _core.Random) -> None:
         """Take whole units of the grain, keep one frame of some, and free the rest."""
@@ -215,7 +219,10 @@ class Hold(Step):
         memory.free(0, np.delete(taken, kept), order)
         for unit in taken[kept].tolist():
             rest = np.arange(unit, unit + grain, dtype=np.uint32)
-            memory.free(0, np.delete(rest, random.below(grain)), 0)
+            stays = random.below(grain)
+            memory.free(0, np.delete(rest, stays), 0)
+            if self.pinned:
+                memory.pin(rest[stays : stays + 1])
 
 
 @dataclass(frozen=True)

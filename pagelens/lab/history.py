@@ -131,7 +131,8 @@ class Scheduler:
         elif isinstance(step, Hold):
             frames = self._memory_bytes // FRAME_BYTES
             taken = self._most(Age().mix)
-            yield hold_work(taken, scattered(taken // FRAME_BYTES, step.pages.of(frames), random))
+            kept = scattered(taken // FRAME_BYTES, step.pages.of(frames), random)
+            yield hold_work(taken, kept, step.pinned)
         elif isinstance(step, Io) and step.how:
             work = Work()
             work.read(self._take_file(step.size // FRAME_BYTES), step.size // FRAME_BYTES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -42,11 +42,13 @@ def job_work(size_bytes: int, shape: JobShape, random: _core.Random, file_pages:
     return work
 
 
-def hold_work(size_bytes: int, kept_pages: Iterable[int]) -> Work:
+def hold_work(size_bytes: int, kept_pages: Sequence[int], pinned: bool = False) -> Work:
     """Return a program that takes memory in order, and gives back everything but single pages."""
     work = Work()
     pages = size_bytes // FRAME_BYTES
     work.take(0, 0, pages)
+    for page in kept_pages if pinned else ():
+        work.pin(0, page)
     for before, after in pairwise([-1, *kept_pages, pages]):
         if after > before + 1:
             work.drop(0, before + 1, after - before - 1)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 
-TAKE, DROP, LEAVE, READ, LOOK = (
+TAKE, DROP, LEAVE, READ, LOOK, PIN = (
     kind.value
     for kind in (
         _core.WorkKind.take,
@@ -23,6 +23,7 @@ TAKE, DROP, LEAVE, READ, LOOK = (
         _core.WorkKind.leave,
         _core.WorkKind.read,
         _core.WorkKind.look,
+        _core.WorkKind.pin,
     )
 )
 
@@ -52,6 +53,10 @@ class Work:
     def drop(self, region: int, begin: int, count: int) -> None:
         """Give pages of a region back."""
         self.rows.append((DROP, region, begin, count))
+
+    def pin(self, region: int, page: int) -> None:
+        """Pin a page of a region where it is, for as long as the process lives."""
+        self.rows.append((PIN, region, page, 1))
 
     def leave(self, region: int) -> None:
         """Give a region back, as the end of its process does."""
@@ -145,6 +150,8 @@ class ModelProcess:
                 self._leave(region)
             elif kind == READ:
                 self._page_cache += self._alloc(count, _core.MigrateType.movable).tolist()
+            elif kind == PIN:
+                self._pin(self._pages[region][begin : begin + count])
             elif kind == LOOK:
                 seen = self.frames()
         return seen
@@ -165,6 +172,9 @@ class ModelProcess:
             missing = np.flatnonzero(pages[begin:upto] < 0) + begin
             pages[missing] = self._alloc(missing.size, _core.MigrateType.movable)
             begin = upto
+
+    def _pin(self, pages: NDArray[np.int64]) -> None:
+        self.memory.pin(pages.astype(np.uint32))
 
     def _leave(self, region: int) -> None:
         self._free(self._pages.pop(region))

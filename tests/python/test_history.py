@@ -82,6 +82,7 @@ def test_few_held_pages_defeat_an_order_by_address_but_not_one_that_moves_them()
     assert places == pytest.approx(0.0002 * KNL.frames, abs=1)
     assert shares(after("boot; hold(0.02%); zonesort(address)")) == pytest.approx(RANDOM_LIMIT, abs=0.03)
     assert shares(after("boot; hold(0.02%); zonesort")) == pytest.approx(FRESH, abs=0.03)
+    assert shares(after("boot; hold(0.02%, pinned=on); zonesort"))[0] > 0.1  # nothing moves what is pinned
 
 
 def test_small_jobs_leave_a_node_nearly_fresh() -> None:

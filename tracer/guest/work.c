@@ -9,12 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "tracer/guest/tools.h"
 #include "tracer/guest/work_step.h"
 
 enum { PAGE_BYTES = 4096, MOST_REGIONS = 4096, STEPS = 256, PAGEMAP_WORDS = 4096 };
+enum { PIPE_PAGES = 256 }; /* the most that a pipe may have by default: pipe(7) */
 
 #define DATA "/lab/disk/file" /* pagelens/lab/cached_file.py */
 
@@ -88,6 +90,25 @@ static void read_pages(uint32_t begin, uint32_t count) {
     }
 }
 
+/* The pages wait in pipes that nobody reads. So each has a reference that page migration finds, and
+ * stays where it is. */
+static void pin(char* begin, uint32_t count) {
+    static int end = -1; /* of the pipe that has room */
+    static uint32_t room;
+    for (uint32_t page = 0; page < count; ++page, --room) {
+        if (room == 0) {
+            int ends[2];
+            if (pipe(ends) < 0 || fcntl(ends[1], F_SETPIPE_SZ, PIPE_PAGES * PAGE_BYTES) < 0) {
+                fail("work: pipe");
+            }
+            end = ends[1];
+            room = PIPE_PAGES;
+        }
+        struct iovec one = {begin + (size_t)page * PAGE_BYTES, PAGE_BYTES};
+        if (vmsplice(end, &one, 1, SPLICE_F_NONBLOCK) != PAGE_BYTES) fail("work: vmsplice");
+    }
+}
+
 static void act(const struct work_step* step) {
     const size_t at = (size_t)step->begin * PAGE_BYTES, bytes = (size_t)step->count * PAGE_BYTES;
     struct region* region = &regions[step->region];
@@ -104,6 +125,9 @@ static void act(const struct work_step* step) {
             break;
         case WORK_READ:
             read_pages(step->begin, step->count);
+            break;
+        case WORK_PIN:
+            pin(memory_of(step->region) + at, step->count);
             break;
         case WORK_LOOK:
             look();

@@ -10,7 +10,8 @@ enum work_kind {
     WORK_DROP = 2,  /* gives these pages back (MADV_DONTNEED) */
     WORK_LEAVE = 3, /* unmaps the region, as the end of a process does */
     WORK_READ = 4,  /* reads `count` pages of the lab's file through the page cache */
-    WORK_LOOK = 5   /* hands over which frames the regions hold, as words of pagemap */
+    WORK_LOOK = 5,  /* hands over which frames the regions hold, as words of pagemap */
+    WORK_PIN = 6    /* pins these pages, as a device does that reads them, until the process ends */
 };
 
 struct work_step {

@@ -98,11 +98,15 @@ static int pageblock_type(struct page *page)
 }
 
 /* Compaction takes what lies on an LRU list, or is on its way there (lru_add_drain_all()), and of
- * that single pages only.
+ * that single pages only. It leaves anonymous pages that more than page tables refer to: they are
+ * pinned (isolate_migratepages_block()).
  */
 static bool may_migrate(struct page *page)
 {
 	if (PageCompound(page) || PageReserved(page) || PageSlab(page))
+		return false;
+	if (PageLRU(page) && PageAnon(page) && !PageSwapCache(page) &&
+	    page_count(page) > page_mapcount(page))
 		return false;
 	return PageLRU(page) || page_mapped(page);
 }
