@@ -42,8 +42,8 @@ void NodeState::reclaim(std::uint64_t numas) {
         memory_.drain(system_cpu);
         return;
     }
-    while (page_cache_.pages() > 0 && memory_.below_high(numas)) {
-        page_cache_.reclaim(memory_, system_cpu, reclaim_cluster);
+    while (memory_.below_high(numas) &&
+           page_cache_.reclaim(memory_, system_cpu, reclaim_cluster, numas) > 0) {
         memory_.drain(system_cpu);
     }
 }

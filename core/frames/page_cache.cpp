@@ -6,15 +6,33 @@
 
 namespace pagelens {
 
-void PageCache::reclaim(Memory& memory, unsigned cpu, std::size_t count) {
-    for (count = std::min(count, pages()); count > 0; --count) {
+std::size_t PageCache::reclaim(Memory& memory, unsigned cpu, std::size_t count,
+                               std::uint64_t numas) {
+    std::size_t freed = 0;
+    const auto reclaim_oldest = [&] {
         memory.free(cpu, pages_[oldest_++], small_order);
+        ++freed;
+    };
+    const auto served = [&](Frame page) {
+        return (numas >> memory.zone_of(memory.map().unit_of(page)).spec().numa & 1) != 0;
+    };
+    if (const std::uint64_t all = (2ull << (memory.numas() - 1)) - 1; (numas & all) == all) {
+        while (freed < count && pages() > 0) reclaim_oldest();
+    } else {  // what the other nodes have moves up behind the last page that goes
+        auto last = pages_.begin() + static_cast<std::ptrdiff_t>(oldest_);
+        for (std::size_t found = 0; found < count && last != pages_.end(); ++last) {
+            found += served(*last) ? 1 : 0;
+        }
+        const auto first = std::stable_partition(
+            pages_.begin() + static_cast<std::ptrdiff_t>(oldest_), last, served);
+        while (pages_.begin() + static_cast<std::ptrdiff_t>(oldest_) != first) reclaim_oldest();
     }
     if (oldest_ > pages_.size() / 2) {
         pages_.erase(pages_.begin(), pages_.begin() + static_cast<std::ptrdiff_t>(oldest_));
         oldest_ = 0;
     }
     free_slabs(memory, cpu);
+    return freed;
 }
 
 void PageCache::reclaim(Memory& memory, unsigned cpu, const Zone& zone) {

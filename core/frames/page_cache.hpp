@@ -23,8 +23,9 @@ class PageCache {
     // it has 576 bytes, so a slab of 4 KiB holds seven.
     [[nodiscard]] bool needs_slab() const { return slab_.size() * pages_a_slab < pages(); }
 
-    // Frees the oldest `count` pages, as many as there are.
-    void reclaim(Memory& memory, unsigned cpu, std::size_t count);
+    // Frees the oldest `count` pages of the NUMA nodes in the bit mask. Returns how many there
+    // were.
+    std::size_t reclaim(Memory& memory, unsigned cpu, std::size_t count, std::uint64_t numas);
     // Frees the oldest pages of one zone, until it is above its high watermark.
     void reclaim(Memory& memory, unsigned cpu, const Zone& zone);
     // Frees all but `kept` pages, chosen at random and in random order, and slabs in proportion.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_allocator import SlowZone, SlowZone44
+from slow_allocator import BLOCK, SlowZone, SlowZone44
 
 from pagelens import _core
 
@@ -34,8 +34,9 @@ SLOW = {"6.1": SlowZone, "4.4": SlowZone44}
 both_kernels = pytest.mark.parametrize("kernel", SLOW)
 
 
-def one_zone(high: int, batch: int, kernel: str) -> _core.Memory:
+def one_zone(high: int, batch: int, kernel: str, marks: tuple[int, int] = (0, 0)) -> _core.Memory:
     zone = _core.ZoneSpec(kind=_core.ZoneKind.normal, numa=0, begin=0, end=FRAMES)
+    zone.min, zone.low = marks
     zone.pcp_high, zone.pcp_batch = high, batch
     return _core.Memory(_core.Layout(FRAMES, [zone], [0, 0], kernel), 1)
 
@@ -116,6 +117,32 @@ def test_compaction_equals_the_slow_one(kernel: str, seed: int, kept: float, lis
         assert fast.cached_frames == slow.count[0] + slow.count[1]
 
 
+@both_kernels
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from((0.3, 0.5, 0.8))), min_size=1, max_size=4),
+    st.integers(0, 2),
+    st.integers(0, 2**32),
+)
+def test_a_type_that_has_run_dry_takes_what_the_slow_one_takes(
+    kernel: str, held: list[tuple[int, float]], type_: int, seed: int
+) -> None:
+    """Types fill memory in turn, some pages of each go at random, and then one takes all that is left."""
+    fast, slow = one_zone(0, 0, kernel), SLOW[kernel](FRAMES, 0, 0)
+    random = np.random.default_rng(seed)
+    for kind, freed in held:
+        pages = fast.alloc(0, 0, TYPES[kind], ANYWHERE, FRAMES, _core.Mark.none)
+        assert pages.tolist() == [slow.alloc(0, 0, kind) for _ in pages]
+        gone = pages[random.random(pages.size) < freed]
+        fast.free(0, gone, 0)
+        for frame in gone.tolist():
+            slow.free(0, frame, 0)
+    for _ in range(8):
+        got = fast.alloc(0, 0, TYPES[type_], ANYWHERE, FRAMES // 8, _core.Mark.none)
+        assert got.tolist() == [slow.alloc(0, 0, type_) for _ in got]
+        assert [tuple(row) for row in fast.free_blocks().tolist()] == slow.blocks()
+
+
 def slow_job(zone: SlowZone, random: _core.Random) -> None:
     wanted, got = int(random.log_uniform(500, 3500)), 0
     processes: list[tuple[int, list[int], list[int], int]] = []
@@ -189,3 +216,59 @@ def test_linux_4_4_has_smaller_lists_and_nearer_watermarks() -> None:
     assert old.min == new.min
     assert (old.low - old.min, old.high - old.low) == (old.min // 4, old.min // 4)
     assert (new.low - new.min, new.high - new.low) == ((new.end - new.begin) // 1000,) * 2
+
+
+def test_linux_keeps_less_of_much_memory_free_in_4_4() -> None:
+    """init_per_zone_wmark_min() bounds its square root at 65,536 kB in 4.4.155, and at 262,144 kB in 6.1.
+
+    For three zones, set_recommended_min_free_kbytes() asks for a little more than the first of these.
+    """
+    least = {
+        kernel: sum(zone.min for zone in _core.linux_layout(6 << 28, 1, 68, kernel=kernel).zones)
+        for kernel in ("4.4", "6.1")
+    }
+    assert least == pytest.approx({"4.4": BLOCK * 3 * (2 + 3 * 3), "6.1": 262144 // 4}, abs=3)
+
+
+@pytest.mark.parametrize(("kernel", "reclaimed"), [("6.1", [False, True]), ("4.4", [True, True])])
+def test_reclaim_ends_when_a_zone_has_enough_or_in_4_4_when_each_has(
+    kernel: str, reclaimed: list[bool]
+) -> None:
+    """pgdat_balanced() asks for one zone above its high watermark in 6.1, and for all of them in 4.4."""
+    zones = [
+        _core.ZoneSpec(kind=kind, numa=0, begin=begin, end=begin + FRAMES)
+        for kind, begin in ((_core.ZoneKind.dma32, 0), (_core.ZoneKind.normal, FRAMES))
+    ]
+    for zone, high in zip(zones, (400, 1000), strict=True):
+        zone.min, zone.low, zone.high = 20, 40, high
+    state = _core.NodeState.of(_core.Memory(_core.Layout(2 * FRAMES, zones, [0], kernel), 1))
+    state.buffered_io(960)  # one turn of the second zone in 4.4, so that the first has few old pages
+    state.memory.alloc(0, 0, TYPES[1], ANYWHERE, 300, _core.Mark.low)
+    cached = -1
+    while state.page_cache_frames > cached:
+        cached = state.page_cache_frames
+        state.buffered_io(1)
+    blocks = state.memory.free_blocks()
+    free = [(1 << blocks[blocks[:, 0] // FRAMES == zone, 1]).sum() for zone in (0, 1)]
+    assert [bool(frames > zone.high - 10) for frames, zone in zip(free, zones, strict=True)] == reclaimed
+
+
+@pytest.mark.parametrize("kernel", ["6.1", "4.4"])
+def test_a_node_short_of_memory_reclaims_its_own_pages(kernel: str) -> None:
+    """Reclaim works inside a node (kswapd and direct reclaim have lists of pages for each)."""
+    state = _core.NodeState(_core.linux_layout(1 << 20, 2, 4, kernel=kernel), 1)
+    state.buffered_io(1 << 20, 0)  # the oldest pages lie on node 0
+    free, cached = [state.memory.free_on(numa) for numa in (0, 1)], state.page_cache_frames
+    assert state.fill_huge_pool(1, 64) == 64
+    assert state.memory.free_on(0) == pytest.approx(free[0], abs=512)
+    assert state.page_cache_frames < cached - 40 * BLOCK
+
+
+@pytest.mark.parametrize(("kernel", "kept"), [("6.1", 100), ("4.4", 300)])
+def test_compaction_takes_free_pages_down_to_a_watermark(kernel: str, kept: int) -> None:
+    """__isolate_free_page() keeps the lowest watermark in 6.1, split_free_page() the low one in 4.4."""
+    memory = one_zone(0, 0, kernel, marks=(100, 300))
+    pages = memory.alloc(0, 0, TYPES[1], ANYWHERE, FRAMES, _core.Mark.none)
+    top = pages >= FRAMES - BLOCK
+    memory.free(0, pages[top][:250], 0)
+    assert (memory.compact(0).size > 0) == (kept < 250)
