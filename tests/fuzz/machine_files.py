@@ -30,7 +30,7 @@ TOKENS = tuple(
         "[[", "]]", '"""', "'''", "\\u0000", "\\n", "\\", "=\n", "value", "source", "assumed", "input",
         "true", "inf", "nan", "-nan", "1e999", "-1", "0", "0x7fffffffffffffffffff", "1979-05-27T07:32:00Z",
         "9" * 26, "16 GiB", "0 B", "-1 B", "1e400 GiB", "0.000001 ns", "90 GB/s", "µ",
-        "base = ", '"fuzz.toml"', '"skx-8160"', '"hybrid"', '"a\\nb" = 1\n',
+        "base = ", '"fuzz.toml"', '"family/knl"', '"hybrid"', '"a\\nb" = 1\n',
     )
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from machine_roles import FLAT_MODE
 from numpy.typing import NDArray
 
 from pagelens.accesses.workload import ObjectInfo
@@ -14,7 +15,7 @@ MIB = 1 << 20
 
 
 def profile_of(
-    reads: Floats, writes: Floats, course: Floats, machine: str = "cori-knl-flat",
+    reads: Floats, writes: Floats, course: Floats, machine: str = FLAT_MODE,
     phases: Sequence[str] | None = None, instructions: float = 0.0, names: Sequence[str] | None = None,
 ) -> Profile:  # fmt: skip
     """[i, o] lines of one rank, [m, o] bytes; object 0 is the kernel's and cannot be placed."""

@@ -1,14 +1,16 @@
 """Nodes that a test can fill."""
 
+from machine_roles import CACHE_MODE, TWO_SOCKETS
+
 from pagelens.accesses.declared import Loops, Sweep
 from pagelens.accesses.declared.loops import serial_first_touch, write
 from pagelens.machine import Machine, load_machine, parse_machine
 
 MIB = 1 << 20
 # A machine of two NUMA nodes: caches that 16 MiB do not fit into, and matrices that are assumed.
-TWO_NODES = """
-schema = 1
-base = "skx-6140-2s"
+TWO_NODES = (
+    f'schema = 1\nbase = "{TWO_SOCKETS}"\n'
+    + """\
 name = "small"
 title = "Small"
 mode = "single"
@@ -25,11 +27,12 @@ bandwidths = { value = ["105 34.3 GB/s", "34.3 105 GB/s"], assumed = "as measure
 size = { value = "2 GiB", assumed = "small" }
 bandwidth = { value = "210 GB/s", assumed = "the sum of the nodes" }
 """
+)
 
 
 def small(fast_bytes: int = 64 * MIB) -> Machine:
     """A KNL node with 1/256 of its memories and 4 cores."""
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     factor = fast_bytes / machine.fast_memory.size.value
 
     def shrunk(memory: str) -> object:

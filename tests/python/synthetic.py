@@ -9,6 +9,7 @@ luck varies by 3%.
 
 import numpy as np
 import polars as pl
+from machine_roles import CACHE_MODE
 
 from pagelens import _core
 from pagelens.accesses.workload import Cut, ObjectInfo, Timeline, Workload
@@ -85,7 +86,7 @@ def ensemble(
     phase: str | None = None,
 ) -> Ensemble:
     """An ensemble whose job fills the share `fill` of the cache of a Cori KNL node."""
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     lines = round(fill * machine.slots * 64)
     ratio = machine.frames / machine.slots
     objects = {"A.values": 2 / 3, "B.values": 1 / 3}

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machine_roles import CACHE_MODE, SNOOP_FILTER
 
 from pagelens.accesses import compile_flags
 from pagelens.accesses.dynamorio import has_dynamorio
@@ -30,7 +31,7 @@ int main(void) {
     return 0;
 }
 """
-MACHINES = ["cori-knl-cache", "skx-8160"]
+MACHINES = [CACHE_MODE, SNOOP_FILTER]
 
 
 @pytest.mark.parametrize("engine", ["qemu", "dynamorio"])
@@ -103,7 +104,7 @@ def test_a_child_of_fork_has_the_advice_of_its_parent(
         TraceRequest([str(program)], str(tmp_path / "%p.trace"), engine=engine, follow_exec=True)
     )
     [child] = set(tmp_path.glob("*.trace")) - {found.path}
-    machine = load_machine("skx-8160")
+    machine = load_machine(SNOOP_FILTER)
     simulation = Simulation(open_trace(child), machine, ranks=1, seed=1)
     counts = simulation.run(simulation.place(policies["aged"], Node(machine, 1, 0))).counts
     assert counts["large_pages"].max() == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE, FLAT_BEHIND_L3, SNOOP_FILTER
 
 import pagelens as pl
 from pagelens import _core
@@ -24,7 +25,7 @@ def small(policies: object, **settings: object) -> pl.Ensemble:
     changed = {"cores.count": 8, "fast_memory.size": "128 MiB", "ddr.size": "1 GiB"}
     return pl.simulate(
         pl.workload("stream-triad", size="40MB"),
-        pl.machine("cori-knl-cache").with_values(changed),
+        pl.machine(CACHE_MODE).with_values(changed),
         policies=policies,
         **{"nodes": 2, "progress": False} | settings,
     )
@@ -37,13 +38,13 @@ import sys, pagelens as pl
 if not {before!r}:
     assert not {{"numpy", "polars", "pydantic"}} & set(sys.modules)
 assert set(pl.__all__) <= set(dir(pl))
-print(pl.machine("skx-8160").name, callable(pl.measure), pl.measure.__name__)
+print(pl.machine("{SNOOP_FILTER}").name, callable(pl.measure), pl.measure.__name__)
 from pagelens.measure import trials
 import pagelens.measure.trials as same
 assert same is trials is pl.measure.trials
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout == "skx-8160 True pagelens.measure\n"
+    assert run.stdout == f"{SNOOP_FILTER} True pagelens.measure\n"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -68,7 +69,7 @@ def test_the_example_of_a_docstring_runs(name: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_machine_is_drawn() -> None:
-    assert "│ memory-side cache" in repr(pl.machine("cori-knl-cache").with_ways(2))
+    assert "│ memory-side cache" in repr(pl.machine(CACHE_MODE).with_ways(2))
 
 
 def test_a_placement_rule_written_in_python(tmp_path: Path) -> None:
@@ -94,16 +95,16 @@ def test_a_job_mix_written_in_python() -> None:
 
 
 def test_nothing_is_left_on_disk_unless_asked_for(tmp_path: Path) -> None:
-    program = """
+    program = f"""
 import pagelens as pl
 w = pl.workload("stream-triad", size="300MB")
-print(pl.simulate(w, pl.machine("cori-knl-cache"), ["random"], nodes=1))
+print(pl.simulate(w, pl.machine("{CACHE_MODE}"), ["random"], nodes=1))
 """
     environment = {"PATH": "/usr/bin", "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True
     )
-    assert run.stdout == "<Ensemble: stream-triad x 1 on cori-knl-cache, 1 nodes, policies random>\n"
+    assert run.stdout == f"<Ensemble: stream-triad x 1 on {CACHE_MODE}, 1 nodes, policies random>\n"
     assert run.stderr == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -190,12 +191,12 @@ def test_what_cannot_be_simulated(changes: dict[str, object], said: str) -> None
 @pytest.mark.parametrize("fast", ["0B", "1TiB"])
 def test_fast_memory_that_a_machine_does_not_have(fast: str) -> None:
     with pytest.raises(pl.UsageError, match="fast: "):
-        pl.place(pl.workload("cg", size="2GiB"), pl.machine("xeon-max-flat"), fast=fast)
+        pl.place(pl.workload("cg", size="2GiB"), pl.machine(FLAT_BEHIND_L3), fast=fast)
 
 
 def test_a_machine_with_one_memory_cannot_be_placed_on() -> None:
     with pytest.raises(pl.UsageError, match="has one memory"):
-        pl.place(pl.workload("cg", size="2GiB"), pl.machine("skx-8160"))
+        pl.place(pl.workload("cg", size="2GiB"), pl.machine(SNOOP_FILTER))
 
 
 def test_a_program_that_does_not_exist_cannot_be_recorded() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import synthetic
+from machine_roles import CACHE_MODE, HYBRID_MODE, INCLUSIVE_L3
 
 import pagelens as pl
 from pagelens.accesses.declared import declared
@@ -29,7 +30,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 def with_assumed(name: str, value: str) -> Machine:
     """Westmere, whose memory's bandwidth nobody has measured, and no value of the time model else."""
-    machine = load_machine("westmere-ep").with_values({name: value})  # which calls it assumed
+    machine = load_machine(INCLUSIVE_L3).with_values({name: value})  # which calls it assumed
     return machine.model_copy(
         update={
             section: table.model_copy(
@@ -110,7 +111,7 @@ def test_the_range_in_which_a_conclusion_holds_ends_where_the_gain_is_two_percen
 def stated(name: str, value: object, ends: list[object]) -> Machine:
     """A KNL in hybrid mode, small, with one assumed value that has a range."""
     changed = {"cores.count": 8, "fast_memory.size": "256 MiB", "ddr.size": "1 GiB"}
-    machine = load_machine("cori-knl-hybrid").with_values(
+    machine = load_machine(HYBRID_MODE).with_values(
         changed | {"memory_side_cache.size": "128 MiB"}, name="small"
     )
     section, key = name.split(".")
@@ -140,14 +141,16 @@ def test_values_are_tried_within_their_stated_range() -> None:
 )
 def test_a_range_that_makes_no_sense_is_refused_with_its_place(line: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(f'schema = 1\nbase = "westmere-ep"\nname = "x"\ntitle = "x"\n[ddr]\nbandwidth = {line}\n')
+    path.write_text(
+        f'schema = 1\nbase = "{INCLUSIVE_L3}"\nname = "x"\ntitle = "x"\n[ddr]\nbandwidth = {line}\n'
+    )
     with pytest.raises(pl.UsageError, match=rf"mine.toml:6: 'ddr.bandwidth.*{says}"):
         load_machine(path)
 
 
 def test_a_machine_that_is_scaled_down_keeps_its_shares_and_ranges() -> None:
     """The cache of a machine in hybrid mode is a part of the fast memory, whose range shrinks with it."""
-    whole = load_machine("cori-knl-hybrid")
+    whole = load_machine(HYBRID_MODE)
     machine = shrink(whole, 1 / 32)
     assert machine.frames // machine.slots == whole.frames // whole.slots
     w = pl.workload("stream-triad", size="300MB")
@@ -179,7 +182,7 @@ def test_values_that_decide_counts_are_simulated_at_both_ends(key: str, value: o
 
 def test_the_command_has_a_table_and_a_figure_of_what_is_assumed(tmp_path: Path, in_process: Command) -> None:
     (tmp_path / "mine.toml").write_text(
-        'schema = 1\nbase = "cori-knl-cache"\nname = "mine"\ntitle = "mine"\n'
+        f'schema = 1\nbase = "{CACHE_MODE}"\nname = "mine"\ntitle = "mine"\n'
         '[cores]\ncount = { value = 8, assumed = "a test" }\n'
         '[fast_memory]\nsize = { value = "128 MiB", assumed = "a test" }\n'
         '[ddr]\nsize = { value = "1 GiB", assumed = "a test" }\n'
@@ -231,6 +234,6 @@ def test_advice_for_slow_nodes_is_not_judged_by_the_median(median: float, entrie
     # All remedies gain as much with any value: nothing was divided by, and no range is claimed.
     remedy = pl.explain(synthetic.ensemble(nodes=8)).remedies[0]
     advised = remedy.model_copy(update={"verdict": "gains", "gain_median": median, "gain_p95": 1.5})
-    value = load_machine("cori-knl-cache").ddr.latency
+    value = load_machine(CACHE_MODE).ddr.latency
     gains = {factor: {advised.policy: median} for factor in (0.5, 1.0, 2.0)}
     assert [_assumption("ddr.latency", value, gains, [advised]) is not None] == [entries == 1]

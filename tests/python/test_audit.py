@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_roles import CACHE_MODE
 from machine_trees import NAMES, TREES, audit_text, audited, damaged_trees, lay_out, read_tree
 
 from pagelens.audit import Audit, Severity, find
@@ -57,7 +58,7 @@ def test_six_machines_and_more_are_told_apart() -> None:
     assert found["two-socket-8160"] >= {"snoop-filter", "swap", "large-page-fallbacks", "compaction-fails"}
     assert found["knl-flat"] >= {"fast-tier", "unused-pool", "numa-balancing"}
     assert found["genoa-cxl"] >= {"slow-tier", "strict-overcommit"}
-    assert found["xeon-max-cache"] >= {"free-lists", "no-large-pages"}
+    assert found["max-9480-cache"] >= {"free-lists", "no-large-pages"}
     assert {f["severity"] for f in goldens["milan-cpuid"]["findings"] if f["code"] == "fragmented"} == {"bad"}
     assert goldens["knl-cache"]["findings"][0]["code"] == "free-lists"
 
@@ -289,7 +290,7 @@ def test_the_exit_status(severities: list[str], expected: tuple[int, ...], tmp_p
 
 def test_a_machine_that_is_named_is_taken_for_it(tmp_path: Path) -> None:
     system = lay_out(read_tree("guest-genoa"), tmp_path)
-    audit = read_audit(system, load_machine("cori-knl-cache"), None)
+    audit = read_audit(system, load_machine(CACHE_MODE), None)
     assert audit.cache is not None
     assert audit.cache.size == 16 << 30
     assert any(code == "free-lists" for _, code in codes(audit))

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_roles import CACHE_MODE, SNOOP_FILTER
 from machine_trees import audited, lay_out, read_tree
 from small_machine import small
 
@@ -82,7 +83,7 @@ def test_nodes_with_a_cache_each_do_not_meet() -> None:
 
 
 def test_row_conflicts_of_two_streams_are_those_of_a_loop() -> None:
-    machine = load_machine("skx-8160")
+    machine = load_machine(SNOOP_FILTER)
     assert machine.dram is not None
     frames = np.random.default_rng(3).integers(0, machine.dram.size // 4096, 40)
     to_place = machine.dram.map()
@@ -102,7 +103,7 @@ def test_row_conflicts_of_two_streams_are_those_of_a_loop() -> None:
 
 
 def test_the_snoop_filter_is_that_of_pagelens_conflicts() -> None:
-    machine = load_machine("skx-8160")
+    machine = load_machine(SNOOP_FILTER)
     firsts = np.random.default_rng(5).permutation(1000)[:20] * 512
     frames = (firsts[:, None] + np.arange(512)).ravel()
     yardstick = Yardstick.of(machine)
@@ -237,7 +238,7 @@ def test_without_rights_the_models_rule_answers(tmp_path: Path) -> None:
 
 
 def test_whose_frames_are_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    system = lay_out(read_tree("xeon-max-cache"), tmp_path)
+    system = lay_out(read_tree("max-9480-cache"), tmp_path)
     audit, machine, frames = audited(system), small(), np.arange(SLOTS + 512)
     monkeypatch.setattr("pagelens.audit.probe.in_virtual_machine", lambda: False)
     for foreign in (False, True):
@@ -260,8 +261,8 @@ def test_whose_frames_are_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_which_files_may_be_this_machines(tmp_path: Path) -> None:
     system = lay_out(read_tree("knl-cache"), tmp_path)
     assert may_be(parse_machine(detect(system).to_toml().encode(), "x.toml"), system)
-    assert may_be(load_machine("cori-knl-cache"), system)
-    assert not may_be(load_machine("skx-8160"), system)
+    assert may_be(load_machine(CACHE_MODE), system)
+    assert not may_be(load_machine(SNOOP_FILTER), system)
 
 
 @pytest.mark.parametrize("pages", ["4k", "thp"])
@@ -343,7 +344,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
 
 def test_the_command_on_this_machine(command: Run) -> None:
     """The user who runs the tests may see no frames, and neither does a root without CAP_SYS_ADMIN."""
-    probe_it = ("--probe", "64MiB", "--machine", "cori-knl-cache", "--fail-on", "never", "--quick")
+    probe_it = ("--probe", "64MiB", "--machine", CACHE_MODE, "--fail-on", "never", "--quick")
     status, out, err = command(*probe_it, "--json")
     assert (status, err) == (0, "")
     found = json.loads(out)
@@ -378,7 +379,7 @@ def test_the_command_on_a_captured_tree(command: Run, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="root becomes another user")
 def test_a_user_without_rights_is_told_so() -> None:
     user = ["setpriv", "--reuid=65534", "--clear-groups", "--no-new-privs"]
-    options = ["--probe", "64MiB", "--machine", "cori-knl-cache", "--fail-on", "never"]
+    options = ["--probe", "64MiB", "--machine", CACHE_MODE, "--fail-on", "never"]
     run = [*user, sys.executable, "-m", "pagelens", "audit", *options]
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"}
     done = subprocess.run(run, capture_output=True, text=True, env=environment, check=False)
@@ -427,7 +428,7 @@ def test_ctrl_c_ends_a_probe_with_one_line() -> None:
 
 
 def test_effects_of_a_machine_that_states_nothing_are_unknown() -> None:
-    machine = load_machine("skx-8160").model_copy(update={"dram": None, "snoop_filter": None})
+    machine = load_machine(SNOOP_FILTER).model_copy(update={"dram": None, "snoop_filter": None})
     yardstick = Yardstick.of(machine)
     assert yardstick.decides_nothing
     assert set(astuple(yardstick.effect(np.arange(4096)))) == {None}

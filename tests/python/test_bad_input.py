@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from machine_roles import CACHE_MODE, FLAT_MODE, SNOOP_FILTER
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -24,9 +25,12 @@ CRASHES = BLOCK + "*(volatile int *)8 = 1; }"
 IS_KILLED = BLOCK + "kill(getpid(), SIGKILL); }"
 
 
+MACHINES = {"one_memory": SNOOP_FILTER, "cache": CACHE_MODE, "flat": FLAT_MODE}
+
+
 @dataclass
 class Case:
-    """One wrong command; `arguments` may name the files of the `inputs` fixture in braces."""
+    """One wrong command; `arguments` may name MACHINES and the files of `inputs` in braces."""
 
     name: str
     arguments: str
@@ -53,7 +57,7 @@ CASES = [
     Case("trace-info of no trace", "trace-info {text}", 1, ["text.trace"]),
     Case("an empty trace", "trace-info {empty}", 1, ["empty.trace"]),
     Case("unknown machine", "explain --workload stream-triad --size 1GiB --machine cori-kln-cache", 2,
-         ["cori-kln-cache", "cori-knl-cache"]),
+         ["cori-kln-cache", CACHE_MODE]),
     Case("unknown policy", "explain --workload stream-triad --size 1GiB --policies aged,contigous", 2,
          ["contigous", "contiguous"]),
     Case("unknown workload", "explain --workload stream-traid --size 1GiB", 2,
@@ -65,19 +69,19 @@ CASES = [
     Case("no nodes", "explain --workload stream-triad --size 1GiB --nodes 0", 2,
          ["--nodes", "greater than or equal to 1"]),
     Case("a workload larger than memory",
-         "explain --machine cori-knl-cache --workload stream-triad --size 200GB", 2,
+         f"explain --machine {CACHE_MODE} --workload stream-triad --size 200GB", 2,
          ["--size: 200 GB", "103 GB", "at most 96 GiB"]),
-    Case("a machine with one memory to place on", "place {triad} --machine skx-8160", 2,
-         ["--machine", "skx-8160", "one memory", "cori-knl-flat"]),
-    Case("a fast memory that is a cache", "place {triad} --machine cori-knl-cache", 2, ["cache mode"]),
-    Case("no capacity", "place {triad} --machine cori-knl-flat --capacity 0B", 2, ["--capacity", "16 GiB"]),
-    Case("no share as capacity", "place {triad} --machine cori-knl-flat --capacity 0%", 2,
+    Case("a machine with one memory to place on", "place {triad} --machine {one_memory}", 2,
+         ["--machine", SNOOP_FILTER, "one memory", FLAT_MODE]),
+    Case("a fast memory that is a cache", "place {triad} --machine {cache}", 2, ["cache mode"]),
+    Case("no capacity", "place {triad} --machine {flat} --capacity 0B", 2, ["--capacity", "16 GiB"]),
+    Case("no share as capacity", "place {triad} --machine {flat} --capacity 0%", 2,
          ["--capacity", "above 0%"]),
-    Case("more capacity than fast memory", "place {triad} --machine cori-knl-flat --capacity 17GiB", 2,
+    Case("more capacity than fast memory", "place {triad} --machine {flat} --capacity 17GiB", 2,
          ["--capacity", "17GiB", "16 GiB"]),
-    Case("a list that is not there", "place {triad} --machine cori-knl-flat --list none.txt", 2,
+    Case("a list that is not there", "place {triad} --machine {flat} --list none.txt", 2,
          ["--list", "none.txt"]),
-    Case("a list of nothing known", "place {triad} --machine cori-knl-flat --list {list}", 2,
+    Case("a list of nothing known", "place {triad} --machine {flat} --list {list}", 2,
          ["--list", "no-such-array"]),
     Case("more ranks than memory holds", "explain {triad} --nodes 1 --ranks 4000", 2, ["ranks"]),
 ]  # fmt: skip
@@ -123,7 +127,7 @@ def test_one_line_with_the_remedy(
 ) -> None:
     for name, value in case.env.items():
         monkeypatch.setenv(name, value)
-    result = in_process(*(argument.format(**inputs) for argument in case.arguments.split()))
+    result = in_process(*(argument.format(**MACHINES, **inputs) for argument in case.arguments.split()))
     assert result.returncode == case.status, result.stderr + result.stdout
     if case.says:
         line = one_line(result)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from machine_roles import BIMODAL_L3, SNOOP_FILTER
 
 from pagelens import _core
 from pagelens.address.units import LINE_BYTES
@@ -37,13 +38,13 @@ def share_of_hits(name: str, times: float) -> float:
 
 def test_sweeps_through_more_than_the_l3_hit_as_published() -> None:
     """A Cascade Lake hits 20% at almost four times its L3, and a little beyond ten times."""
-    assert share_of_hits("skx-8160-bimodal", 4) == pytest.approx(0.20, abs=0.03)
-    assert 0.03 < share_of_hits("skx-8160-bimodal", 10) < 0.10
+    assert share_of_hits(BIMODAL_L3, 4) == pytest.approx(0.20, abs=0.03)
+    assert 0.03 < share_of_hits(BIMODAL_L3, 10) < 0.10
 
 
 def test_older_processors_hit_nothing_through_twice_the_cache() -> None:
-    assert share_of_hits("skx-8160", 2) == 0
+    assert share_of_hits(SNOOP_FILTER, 2) == 0
 
 
 def test_what_fits_hits_under_both() -> None:
-    assert share_of_hits("skx-8160", 1) == share_of_hits("skx-8160-bimodal", 1) == 1
+    assert share_of_hits(SNOOP_FILTER, 1) == share_of_hits(BIMODAL_L3, 1) == 1

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from machine_roles import CACHE_MODE, PLAIN, SNOOP_FILTER
 
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.workload import Workload
@@ -14,14 +15,14 @@ from pagelens.reproduce.blind_claim import Claim
 from pagelens.reproduce.claim import Kind, Row
 from pagelens.reproduce.context import Scale, StudyContext
 
-PAPER = """
+PAPER = f"""
 schema = 1
 source = "Nobody, A paper, 2031"
 
 [[claim]]
 claim = "Large pages help"
 where = "table 1"
-machine = "cori-knl-cache"
+machine = "{CACHE_MODE}"
 workload = "stream-triad"
 size = "300 MB"
 quantity = "speedup"
@@ -91,9 +92,9 @@ def test_the_digest_is_of_what_decides_the_figure() -> None:
 
 
 def test_a_row_conflict_costs_a_precharge_and_an_activate(tmp_path: Path) -> None:
-    asked = 'schema = 1\nsource = "s"\n[[claim]]\nclaim = "c"\nwhere = "w"\nmachine = "skx-8160"\n'
+    asked = f'schema = 1\nsource = "s"\n[[claim]]\nclaim = "c"\nwhere = "w"\nmachine = "{SNOOP_FILTER}"\n'
     found = obtain(asked + 'quantity = "row-conflict"\n', tmp_path).obtained.numbers["figure"]
-    dram = load_machine("skx-8160").dram
+    dram = load_machine(SNOOP_FILTER).dram
     assert dram is not None
     timings = dram.timings_ps()
     least = (timings["tRP"] + timings["tRCD"]) * 1e-12
@@ -102,7 +103,7 @@ def test_a_row_conflict_costs_a_precharge_and_an_activate(tmp_path: Path) -> Non
 
 def test_another_machine_file_is_not_taken_for_other_code(tmp_path: Path) -> None:
     asked = 'schema = 1\nsource = "s"\n[[claim]]\nclaim = "c"\nwhere = "w"\nmachine = "m.toml"\n'
-    for base, says in (("skx-8160", ""), ("cori-haswell", "with another machine, trace, seed")):
+    for base, says in ((SNOOP_FILTER, ""), (PLAIN, "with another machine, trace, seed")):
         (tmp_path / "m.toml").write_text(
             f'schema = 1\nbase = "{base}"\nname = "m"\ntitle = "m"\nmode = "single"\n'
         )
@@ -116,7 +117,7 @@ def test_a_machine_file_that_changes_shows_even_if_the_figure_stays(tmp_path: Pa
     remarks = []
     for title in ("m", "m", "another"):
         (tmp_path / "m.toml").write_text(
-            f'schema = 1\nbase = "skx-8160"\nname = "m"\ntitle = "{title}"\nmode = "single"\n'
+            f'schema = 1\nbase = "{SNOOP_FILTER}"\nname = "m"\ntitle = "{title}"\nmode = "single"\n'
         )
         remarks.append(obtain(asked + 'quantity = "row-conflict"\n', tmp_path).remark)
     assert remarks[0] == remarks[1]
@@ -124,7 +125,7 @@ def test_a_machine_file_that_changes_shows_even_if_the_figure_stays(tmp_path: Pa
 
 
 def test_a_machine_is_compared_with_another(tmp_path: Path) -> None:
-    slower = 'schema = 1\nbase = "cori-knl-cache"\nname = "slower"\ntitle = "slower"\nmode = "cache"\n'
+    slower = f'schema = 1\nbase = "{CACHE_MODE}"\nname = "slower"\ntitle = "slower"\nmode = "cache"\n'
     slower += '[fast_memory]\nbandwidth = { value = "71 GB/s", assumed = "a fifth" }\n'
     (tmp_path / "slower.toml").write_text(slower)
     asked = PAPER.replace('over = "random"', 'over_machine = "slower.toml"')

@@ -4,6 +4,17 @@ import re
 
 import numpy as np
 import pytest
+from machine_roles import (
+    CHIPLETS,
+    EXCLUSIVE_L3,
+    FLAT_MODE,
+    HASHED_L3,
+    INCLUSIVE_L3,
+    LARGE_L2,
+    SLICED_L3,
+    SLICES_16,
+    SNOOP_FILTER,
+)
 from numpy.typing import NDArray
 
 from pagelens import _core
@@ -49,7 +60,7 @@ def above_twelve(slices: int, lines: NDArray[np.uint64]) -> int:
 
 def evictions(slices: int, lines: NDArray[np.uint64], *ideal: str) -> tuple[int, int]:
     """(SF evictions, L2 fills) while every core cycles three times more over what it holds."""
-    caches = caches_of(load_machine({16: "skx-6142", 24: "skx-8160"}[slices]), *ideal)
+    caches = caches_of(load_machine({16: SLICES_16, 24: SNOOP_FILTER}[slices]), *ideal)
     order = np.ascontiguousarray(lines.T).ravel()  # the cores in turn
     cores = np.tile(np.arange(slices, dtype=np.uint32), LINES)
     kinds = np.full(len(order), READ)
@@ -91,7 +102,7 @@ def test_an_unlimited_snoop_filter_takes_no_line_from_anyone() -> None:
 
 def test_the_bindings_count_what_the_sets_say() -> None:
     """One core, a set of L2 filled with one line more than its ways, dirty: all of it leaves in order."""
-    machine = load_machine("cori-knl-flat")
+    machine = load_machine(FLAT_MODE)
     caches = caches_of(machine)
     ways, sets = machine.l2.ways.value, machine.l2.sets
     lines = np.arange(ways + 1, dtype=np.uint64) * np.uint64(sets) + np.uint64(5)
@@ -107,7 +118,7 @@ def test_the_bindings_count_what_the_sets_say() -> None:
 
 
 def test_page_runs_are_their_lines_in_order() -> None:
-    machine = load_machine("skx-8160")
+    machine = load_machine(SNOOP_FILTER)
     random = np.random.default_rng(4)
     frames = random.integers(0, 5000, 400, np.uint32)
     masks = random.integers(0, 1 << 63, 400, np.uint64)
@@ -125,9 +136,7 @@ def test_page_runs_are_their_lines_in_order() -> None:
     assert np.array_equal(by_runs.counts, by_lines.counts)
 
 
-@pytest.mark.parametrize(
-    "name", ["genoa-9654", "istanbul", "westmere-ep", "sandy-bridge-ep", "icx-8380", "spr-8490h"]
-)
+@pytest.mark.parametrize("name", [CHIPLETS, EXCLUSIVE_L3, INCLUSIVE_L3, SLICED_L3, HASHED_L3, LARGE_L2])
 @pytest.mark.parametrize("ideal", [(), ("l2", "l3")])
 def test_machines_of_every_kind_of_l3_run(name: str, ideal: tuple[str, ...]) -> None:
     machine = load_machine(name)
@@ -164,7 +173,7 @@ def test_machines_of_every_kind_of_l3_run(name: str, ideal: tuple[str, ...]) -> 
 def test_accesses_that_cannot_be_are_refused_and_change_nothing(
     lines: list[int], cores: list[int], kinds: list[int], said: str
 ) -> None:
-    caches = caches_of(load_machine("skx-8160"))
+    caches = caches_of(load_machine(SNOOP_FILTER))
     with pytest.raises(ValueError, match=said):
         caches.access(np.array(lines, np.uint64), np.array(cores, np.uint32), np.array(kinds, np.uint8))
     assert not np.asarray(caches.counts).any()
@@ -175,7 +184,7 @@ def test_caches_that_cannot_be_are_told_in_one_line() -> None:
         UsageError, match=r"ideal caches: 'l4' is unknown; choose of l1, l2, l3, snoop_filter"
     ):
         Levels(False, frozenset({"l4"}))
-    machine = load_machine("skx-8160")
+    machine = load_machine(SNOOP_FILTER)
     with pytest.raises(UsageError, match=r"caches: cores: at most 64 L2 caches"):
         build_caches(65, machine.l1, machine.l2, None, machine.l3, None, Levels(False), 1)
     with pytest.raises(UsageError, match=r"caches: l2: an exclusive l2 has one l1 above it"):
@@ -183,7 +192,7 @@ def test_caches_that_cannot_be_are_told_in_one_line() -> None:
 
 
 def changed(old: str, new: str) -> str:
-    text = (machine_directory() / "skx-8160.toml").read_text()
+    text = (machine_directory() / f"{SNOOP_FILTER}.toml").read_text()
     assert old in text
     with pytest.raises(UsageError) as error:
         parse_machine(text.replace(old, new, 1).encode(), str(machine_directory() / "x.toml"))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machine_roles import CACHE_MODE, INCLUSIVE_L3
 from traced_program import GOLDEN
 
 from pagelens.errors import Failure
@@ -100,7 +101,7 @@ def test_a_trace_may_have_a_name_that_is_no_text(
 ) -> None:
     odd = os.fsencode(tmp_path) + b"/odd\xff.trace"
     Path(os.fsdecode(odd)).write_bytes(GOLDEN.read_bytes())
-    own = ["--machine", "westmere-ep", "--policies", "aged", "-o", tmp_path] if words[0] == "explain" else []
+    own = ["--machine", INCLUSIVE_L3, "--policies", "aged", "-o", tmp_path] if words[0] == "explain" else []
     done = pagelens(words[0], os.fsdecode(odd), *words[1:], *own)
     assert done.returncode == 0, done.stderr
     if words[0] == "explain":
@@ -113,7 +114,7 @@ def test_a_trace_may_have_a_name_that_is_no_text(
     ("words", "completed"),
     [
         ("pagelens di", {"diff"}),
-        ("pagelens explain --machine cori-knl-c", {"cori-knl-cache"}),
+        ("pagelens explain --machine cori-knl-c", {CACHE_MODE}),
         ("pagelens explain --policies aged,shu", {"aged,shuffled"}),
         ("pagelens place --workload stream-t", {"stream-triad"}),
     ],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machine_roles import FLAT_MODE
 
 from pagelens.accesses import compile_flags, open_trace
 from pagelens.accesses.compiled import COMPILERS, is_compiled
@@ -241,7 +242,7 @@ def test_a_script_starts_the_program(pagelens: Run, compiled: Build, tmp_path: P
     )
 
 
-@pytest.mark.parametrize("command", ["trace", "explain", "place --machine cori-knl-flat"])
+@pytest.mark.parametrize("command", ["trace", "explain", f"place --machine {FLAT_MODE}"])
 def test_a_program_that_was_not_compiled_for_it_is_refused(command: str, pagelens: Run) -> None:
     done = pagelens(*command.split(), "--engine", "compiled", "-o", "out", "--", "/bin/true")
     assert done.returncode == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import EXCLUSIVE_L3, SNOOP_FILTER
 
 from pagelens.cli.main import main
 from pagelens.cli.text.conflicts import render
@@ -23,7 +24,7 @@ MIB = 1 << 20
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
     """Runs `pagelens conflicts` in this process: status, stdout, stderr."""
 
-    def run(*arguments: str | Path, machine: str = "skx-8160") -> tuple[int, str, str]:
+    def run(*arguments: str | Path, machine: str = SNOOP_FILTER) -> tuple[int, str, str]:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(
             sys, "argv", ["pagelens", "conflicts", "--machine", machine, *map(str, arguments)]
@@ -46,17 +47,19 @@ def lists(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def predicted(pages: Path) -> Prediction:
-    return predict(socket_of(load_machine("skx-8160")), read_pages(pages, None, "--frames"), None, 1_000_000)
+    return predict(
+        socket_of(load_machine(SNOOP_FILTER)), read_pages(pages, None, "--frames"), None, 1_000_000
+    )
 
 
 def test_json_says_all_and_the_terminal_the_same(pagelens: Run, lists: tuple[Path, Path]) -> None:
     pages, pool = lists
-    asked = ["conflicts", "--machine", "skx-8160", "--frames", pages, "--held", "1000000B", "--pool", pool]
+    asked = ["conflicts", "--machine", SNOOP_FILTER, "--frames", pages, "--held", "1000000B", "--pool", pool]
     found = json.loads(pagelens(*asked, "--json", "--lines").stdout)
     expected = predicted(pages)
     first = expected.counts[0]
     assert found["schema"] == "pagelens conflicts"
-    assert (found["machine"], found["cores"], found["held_bytes"]) == ("skx-8160", 24, 1_000_000)
+    assert (found["machine"], found["cores"], found["held_bytes"]) == (SNOOP_FILTER, 24, 1_000_000)
     assert (found["pages"], found["bytes"], found["windows"]) == (12, 24 * MIB, 1)
     assert found["shares"]["of_each"] == [first.share]
     assert found["structures"][0]["name"] == "snoop filter"
@@ -103,7 +106,7 @@ def test_pages_with_cores_and_many_pages_fit_80_columns(lists: tuple[Path, Path]
     own.write_text("\n".join(f"{address},{core}" for core, address in enumerate(addresses)))
     small = tmp_path / "small.txt"
     small.write_text("\n".join(str(37 * number) for number in range(8000)))
-    socket = socket_of(load_machine("skx-8160"))
+    socket = socket_of(load_machine(SNOOP_FILTER))
     for path, size in ((own, None), (small, "4KiB")):
         text = render(predict(socket, read_pages(path, size, "--frames")), None)
         assert max(map(len, text.splitlines())) <= 80
@@ -142,7 +145,10 @@ def test_a_process_of_a_captured_tree(here: Here, tmp_path: Path) -> None:
             ["--frames", "pages.txt", "--held", "2MiB"],
             "--held 2097152 bytes: from a line, 64B, to an L2, 1 MiB",
         ),
-        (["--frames", "pages.txt", "--cores", "25"], "--cores 25: skx-8160 has 24 on a socket; give 1 to 24"),
+        (
+            ["--frames", "pages.txt", "--cores", "25"],
+            f"--cores 25: {SNOOP_FILTER} has 24 on a socket; give 1 to 24",
+        ),
         (["--frames", "pages.txt", "--page-size", "1GiB"], "is no multiple of the page, 1 GiB"),
         (["--frames", "pages.txt", "--pool", "pages.txt"], "--pool: every page of it is in the list already"),
         (["--pid", "999999999"], "name a process that is running"),
@@ -157,12 +163,12 @@ def test_errors_are_one_line(here: Here, lists: tuple[Path, Path], arguments: li
 
 
 def test_a_machine_without_slices_is_refused(here: Here, lists: tuple[Path, Path]) -> None:
-    status, _, error = here("--frames", "pages.txt", machine="istanbul")
+    status, _, error = here("--frames", "pages.txt", machine=EXCLUSIVE_L3)
     assert status == 2
-    assert "--machine istanbul" in error
-    assert "skx-8160" in error
+    assert f"--machine {EXCLUSIVE_L3}" in error
+    assert SNOOP_FILTER in error
 
 
 def test_help_has_an_example(pagelens: Run) -> None:
     shown = pagelens("conflicts", "--help").stdout
-    assert "pagelens conflicts --machine skx-8160 --frames pages.txt" in shown
+    assert f"pagelens conflicts --machine {SNOOP_FILTER} --frames pages.txt" in shown

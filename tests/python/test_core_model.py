@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machine_roles import CHIPLETS, NO_L3
 from traced_program import GOLDEN, traced_c
 
 from pagelens import _core
@@ -17,7 +18,7 @@ from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.machine import CoreTimes, load_machine, modelled_times
 from pagelens.replay.core_model import STREAMS, core_model, foreseen_lines, why_full_width
 
-MACHINE = load_machine("genoa-9654")
+MACHINE = load_machine(CHIPLETS)
 PROGRAM = """
 #include <stdint.h>
 #include <stdio.h>
@@ -206,7 +207,7 @@ def test_a_trace_without_samples_has_the_constants() -> None:
 
 def test_what_keeps_the_constants_is_said() -> None:
     assert why_full_width(traced(CHASE), MACHINE) == []
-    assert "no [pipeline]" in why_full_width(traced(CHASE), load_machine("red-storm-xt4"))[0]
+    assert "no [pipeline]" in why_full_width(traced(CHASE), load_machine(NO_L3))[0]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import synthetic
+from machine_roles import CACHE_MODE, INCLUSIVE_L3
 
 import pagelens as pl
 from pagelens.explain import explain
@@ -31,7 +32,7 @@ def reads_memory(folder: Path, of_file: bool) -> pl.Workload:
 def test_lines_of_memory_that_was_never_written_are_named_first(tmp_path: Path) -> None:
     """The kernel shows one page of zeros for all of it, which no replay has."""
     program = reads_memory(tmp_path, of_file=False)
-    found = pl.explain(pl.simulate(program, pl.machine("westmere-ep"), ranks=1, policies=["aged"], nodes=1))
+    found = pl.explain(pl.simulate(program, pl.machine(INCLUSIVE_L3), ranks=1, policies=["aged"], nodes=1))
     lines = PASSES * FILE // 64
     assert found.program.share_of_zero_page == pytest.approx(lines / (lines + 6000))
     assert found.conclusion.sentences[0].startswith(
@@ -39,7 +40,7 @@ def test_lines_of_memory_that_was_never_written_are_named_first(tmp_path: Path) 
     )
 
 
-@pytest.mark.parametrize("machine", ["westmere-ep", "cori-knl-cache"])
+@pytest.mark.parametrize("machine", [INCLUSIVE_L3, CACHE_MODE])
 def test_a_file_that_is_read_has_frames_which_the_ranks_share(machine: str, tmp_path: Path) -> None:
     """8 MiB fit into L3 and into the memory-side cache: what lies behind sees one first pass."""
     program = reads_memory(tmp_path, of_file=True)
@@ -51,7 +52,7 @@ def test_a_file_that_is_read_has_frames_which_the_ranks_share(machine: str, tmp_
     assert not found.conclusion.sentences[0].startswith("99%")
     row = ensemble.placements.filter(ensemble.placements["policy"] == "aged").row(0, named=True)
     of_file, stored = FILE // 64, 4 * 6000
-    if machine == "westmere-ep":
+    if machine == INCLUSIVE_L3:
         assert row["l2_misses"] == pytest.approx(4 * PASSES * of_file + stored, rel=0.02)
         assert row["msc_reads"] == pytest.approx(of_file + stored, rel=0.02)
     else:  # two cores have one L2, which holds less: it reads all passes, from slots that all ranks share

@@ -1,6 +1,7 @@
 """Declared workloads: what they say they move is what the replay counts."""
 
 import pytest
+from machine_roles import CACHE_MODE
 
 from pagelens.accesses.declared import DECLARED, declared
 from pagelens.errors import UsageError
@@ -13,7 +14,7 @@ KERNELS = [("stream-copy", 1, 1), ("stream-add", 2, 1), ("triad", 3, 1)]  # read
 
 
 def counts(name, repeats=1, policy="contiguous", size=SIZE):
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     workload = declared(name, size, THREADS, repeats)
     place = policies[policy].place(machine, age_node(machine, 3, 0))
     program = workload.compile(machine, 12)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machine_roles import CACHE_MODE
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -33,7 +34,7 @@ def test_an_example_is_explained(
     traced = pagelens("trace", "-o", "app.trace", "--", *program)
     assert (traced.returncode, traced.stdout) == (0, alone.stdout)
 
-    options = ["--machine", "cori-knl-cache", "--nodes", "2", "--policies", "aged,contiguous"]
+    options = ["--machine", CACHE_MODE, "--nodes", "2", "--policies", "aged,contiguous"]
     explained = pagelens("explain", "app.trace", *options, "--phase", phase, "-o", "out", "--json")
     assert explained.returncode == 0, explained.stderr
     found = json.loads(explained.stdout)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from machine_roles import CACHE_MODE, CXL_NODE
 from small_machine import MIB, small
 from traced_program import GOLDEN
 
@@ -186,7 +187,7 @@ def test_a_job_larger_than_the_memory_is_refused_with_the_remedy(tmp_path: Path)
     ],
 )
 def test_full_size_keeps_the_share_of_the_cache(footprint: int, ranks: int, factor: float) -> None:
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     scaled = scale_to(machine, footprint, 17_600_000_000, most_ranks=100)
     assert (scaled.ranks, scaled.factor) == (ranks, factor)
     assert scaled.machine.slots >= 16_384
@@ -196,7 +197,7 @@ def test_full_size_keeps_the_share_of_the_cache(footprint: int, ranks: int, fact
 
 
 def test_a_machine_shrinks_with_its_numa_nodes() -> None:
-    machine = load_machine("genoa-9224-2s-cxl")
+    machine = load_machine(CXL_NODE)
     shrunk = scale_to(machine, 2_000_000_000, 64_000_000_000, most_ranks=48)
     assert shrunk.factor < 1
     sizes = shrunk.machine.topology.sizes
@@ -206,7 +207,7 @@ def test_a_machine_shrinks_with_its_numa_nodes() -> None:
 
 
 def test_full_size_refuses_too_small_a_trace_and_too_large_a_one() -> None:
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     with pytest.raises(UsageError, match="at least 16384 slots; trace a larger problem"):
         scale_to(machine, 100_000, 17_600_000_000, most_ranks=68)
     with pytest.raises(UsageError, match="--full-size: 1 GB is less than the 2 GB"):

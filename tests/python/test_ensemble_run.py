@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from machine_roles import EXCLUSIVE_L3
 
 import pagelens
 from pagelens import _core
@@ -191,7 +192,7 @@ def test_all_rounds_of_an_ensemble_run_on_the_same_threads(monkeypatch: pytest.M
 
     monkeypatch.setattr(NodeSimulation, "rows", seen)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    program, machine = pagelens.workload("l2-sum", size="2MB"), pagelens.machine("istanbul")
+    program, machine = pagelens.workload("l2-sum", size="2MB"), pagelens.machine(EXCLUSIVE_L3)
     found = pagelens.simulate(program, machine, ["random"], 5, precision=1e-9, progress=False)
     assert found.nodes == 5
     assert len(threads) == 1

@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from machine_roles import CACHE_MODE
 from small_program import MACHINE, SWEEPS
 
 from pagelens.errors import Failure
@@ -310,7 +311,7 @@ def test_wrong_usage_is_one_line_and_status_2(
 def test_an_unknown_machine_names_the_nearest(explain: Run) -> None:
     done = explain("--machine", "cori-knl", *DECLARED)
     assert done.returncode == 2
-    assert "cori-knl-cache" in done.stderr
+    assert CACHE_MODE in done.stderr
     assert done.stderr.count("\n") == 1
 
 

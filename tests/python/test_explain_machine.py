@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from machine_roles import CACHE_BEHIND_L3, CACHE_MODE, FLAT_MODE, SNOOP_FILTER
 from machine_trees import lay_out, read_tree
 
 from pagelens.cli.main import main
@@ -28,7 +29,7 @@ def test_the_machine_that_it_runs_on_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_is_named_needs_no_word() -> None:
-    for name in ("cori-knl-flat", "skx-8160"):
+    for name in (FLAT_MODE, SNOOP_FILTER):
         chosen = choose_machine(name)
         assert (chosen.machine.name, chosen.note, chosen.repeat(Path())) == (name, "", ())
 
@@ -64,10 +65,10 @@ def test_what_is_stated_and_not_replayed_yet_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert left_out(load_machine(FIXTURE)) == []
-    left = left_out(load_machine("cori-knl-cache"))
+    left = left_out(load_machine(CACHE_MODE))
     assert left == ["snoop_filter"]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["pagelens", "explain", "--machine", "cori-knl-cache", *WORKLOAD])
+    monkeypatch.setattr(sys, "argv", ["pagelens", "explain", "--machine", CACHE_MODE, *WORKLOAD])
     with pytest.raises(SystemExit):
         main()
     said = " ".join(capfd.readouterr().out.split())
@@ -82,9 +83,9 @@ def test_behind_an_l3_caches_before_the_memory_side_one_have_their_parts(
     Loads and lines between caches go on at the same time here, so that memory decides.
     """
     monkeypatch.chdir(tmp_path)
-    title = load_machine("xeon-max-cache").title
+    title = load_machine(CACHE_BEHIND_L3).title
     Path("at-once.toml").write_text(
-        f'schema = 1\nbase = "xeon-max-cache"\nname = "at-once"\ntitle = "{title}"\n'
+        f'schema = 1\nbase = "{CACHE_BEHIND_L3}"\nname = "at-once"\ntitle = "{title}"\n'
         '[cores]\ntransfers = { value = "at once", assumed = "test" }\n'
     )
     words = ["--workload", "stream-triad", "--size", "168MB", "--ranks", "40", "--nodes", "3", "-o", "out"]

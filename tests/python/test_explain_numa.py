@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from machine_roles import CXL_NODE
 from small_machine import initialised_by_one_thread, two_nodes
 
 import pagelens as pl
@@ -97,10 +98,10 @@ def test_a_job_that_does_not_fit_is_refused_before_it_is_looked_at(monkeypatch: 
         raise AssertionError("the program was compiled")
 
     monkeypatch.setattr(Workload, "compile", looked_at)
-    with pytest.raises(UsageError, match=r"--size: 1 TB is more than the 947 GB of genoa-9224-2s-cxl"):
+    with pytest.raises(UsageError, match=rf"--size: 1 TB is more than the 947 GB of {CXL_NODE}"):
         pl.simulate(
             pl.workload("stream-triad", size="1000GB"),
-            load_machine("genoa-9224-2s-cxl"),
+            load_machine(CXL_NODE),
             nodes=1,
             progress=False,
         )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from machine_roles import FLAT_MODE
 from traced_program import GOLDEN
 
 import pagelens as pl
@@ -213,7 +214,7 @@ def test_pages_that_are_only_read_have_frames(tmp_path: Path) -> None:
     assert (workload.footprint_bytes, workload.share_of_zero_page) == (2 * 4096, 0)
 
 
-MACHINE = pl.machine("cori-knl-flat")
+MACHINE = pl.machine(FLAT_MODE)
 POLICY = pl.policies["random"]
 
 

@@ -6,20 +6,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machine_roles import GPU
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
-SLOWER = """schema = 1
-base = "gpu-host"
+SLOWER = (
+    f"""schema = 1
+base = "{GPU}"
+"""
+    """\
 name = "mine"
 title = "another GPU"
 mode = "flat"
 [ddr]
 bandwidth = { value = "17.5 GB/s", source = "measured by pagelens measure tiers" }
 """
+)
 
 
-@pytest.mark.parametrize(("machine", "ratio"), [("gpu-host", 4150 / 35), ("mine.toml", 4150 / 17.5)])
+@pytest.mark.parametrize(("machine", "ratio"), [(GPU, 4150 / 35), ("mine.toml", 4150 / 17.5)])
 def test_loops_are_placed_and_the_plan_is_called_advice(
     machine: str, ratio: float, in_process: Run, tmp_path: Path
 ) -> None:
@@ -51,13 +56,13 @@ def test_loops_are_placed_and_the_plan_is_called_advice(
 )
 def test_what_is_about_linux_s_frames_refuses_a_gpu(words: list[str], in_process: Run) -> None:
     program = ["--", "true"] if words[0] == "run" else []
-    done = in_process(*words, "--machine", "gpu-host", *program)
+    done = in_process(*words, "--machine", GPU, *program)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "gpu-host is a GPU, whose driver places its pages, not Linux" in done.stderr
+    assert f"{GPU} is a GPU, whose driver places its pages, not Linux" in done.stderr
     assert "`pagelens place`" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_a_gpu_is_shown_as_one(in_process: Run) -> None:
-    done = in_process("machines", "show", "gpu-host")
+    done = in_process("machines", "show", GPU)
     assert "A GPU: its pages are its driver's." in done.stdout

@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE
 from numpy.typing import NDArray
 
 from pagelens import _core
@@ -15,7 +16,7 @@ PARTS = 8  # shares depend on the ratio of memory to cache
 SEEDS = range(1, 5)
 JOBS = tuple(size / PARTS for size in (8 * 2**30, 15.5 * 2**30, 17.6e9))  # bytes
 PROCESSES = 68
-KNL = load_machine("cori-knl-cache")
+KNL = load_machine(CACHE_MODE)
 SLOTS = KNL.slots // PARTS
 
 

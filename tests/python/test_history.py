@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE
 from numpy.typing import NDArray
 
 from pagelens import _core
@@ -16,7 +17,7 @@ from pagelens.ensemble.scale import shrink
 from pagelens.frames import Node, age_node, parse_history, policies
 from pagelens.machine import load_machine
 
-KNL = load_machine("cori-knl-cache")
+KNL = load_machine(CACHE_MODE)
 GIB = 2**30
 JOBS = (8 * GIB, 15.5 * GIB, 17.6e9)  # bytes of the job that is placed
 RANDOM_LIMIT = (0.34, 0.58, 0.60)

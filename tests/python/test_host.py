@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import SNOOP_FILTER
 
 from pagelens.address.pages import Pages
 from pagelens.audit.node import audit
@@ -46,11 +47,11 @@ def test_an_audit_says_which_findings_it_has(tmp_path: Path) -> None:
 
 def test_conflicts_takes_pages_or_a_process() -> None:
     pages = Pages(np.arange(16, dtype=np.uint64) * np.uint64(HUGE), np.full(16, HUGE))
-    found = conflicts(pages, machine="skx-8160")
+    found = conflicts(pages, machine=SNOOP_FILTER)
     assert found.swaps is None
     assert found.to_json()["pages"] == 16
-    assert "16 pages on skx-8160" in repr(found)
+    assert f"16 pages on {SNOOP_FILTER}" in repr(found)
     with pytest.raises(UsageError, match="either --frames FILE or --pid PID"):
-        conflicts(machine="skx-8160")
+        conflicts(machine=SNOOP_FILTER)
     others = Pages(pages.addresses + np.uint64(16 * HUGE), pages.sizes)
-    assert conflicts(pages, machine="skx-8160", pool=others, swaps=0).swaps == ()
+    assert conflicts(pages, machine=SNOOP_FILTER, pool=others, swaps=0).swaps == ()

@@ -13,6 +13,7 @@ import pyarrow
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from machine_roles import CACHE_MODE
 
 import pagelens as pl
 from pagelens.accesses import importer_names, importers, text_lines
@@ -138,7 +139,7 @@ def test_what_lackey_wrote(tmp_path: Path) -> None:
     assert workload.footprint_bytes == 64 << 10
     assert (workload.name, workload.warnings) == ("copy", [])
     assert [found.name for found in workload.objects if found.lines] == ["[unnamed memory]"]
-    e = pl.simulate(workload, pl.machine("cori-knl-cache"), ["random"], nodes=1, progress=False)
+    e = pl.simulate(workload, pl.machine(CACHE_MODE), ["random"], nodes=1, progress=False)
     assert "copy" in pl.explain(e)._repr_html_()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machine_roles import CACHE_MODE, FLAT_MODE
 from traced_program import GOLDEN
 
 from pagelens import _core
@@ -73,7 +74,7 @@ def test_ctrl_c(command: str, moment: Moment, pagelens_command: Path, examples: 
         "trace": ["-o", "out.trace", "--", examples / "cg", "40"],
         "explain": [
             "--machine",
-            "cori-knl-cache",
+            CACHE_MODE,
             "-o",
             "out",
             "--nodes",
@@ -134,7 +135,7 @@ def test_ctrl_c_while_a_trace_is_named_ends_the_walk_through_it(
     monkeypatch.setattr(TraceWorkload, "_survey", survey)
     monkeypatch.setattr("pagelens.accesses.trace._Names", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        open_trace(GOLDEN, lambda _: Cut(load_machine("cori-knl-flat"), 20))
+        open_trace(GOLDEN, lambda _: Cut(load_machine(FLAT_MODE), 20))
     assert [type(error) for error in ended] == [_core.Cancelled]
 
 

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import polars as pl
+from machine_roles import CACHE_MODE
 from test_io_model import PAGE, recording_of, transfer
 
 from pagelens.ensemble import Ensemble
@@ -68,7 +69,7 @@ def test_the_difference_is_said_in_words() -> None:
 
 
 def test_the_section_io_is_no_part_of_a_replay() -> None:
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     assert machine.io is not None
     assert "io" not in left_out(machine)
     assert not any(each.name.startswith("io.") for each in machine_inputs(machine))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machine_roles import PLAIN
 
 from pagelens import _probes
 from pagelens.cli.commands.io import _machine_with_io
@@ -28,7 +29,7 @@ from pagelens.measure.files.machine_file import file_with_io
 from pagelens.measure.files.measured import Measured, pooled
 from pagelens.measure.files.series import Scratch, Times
 
-MACHINE = 'schema = 1\nbase = "cori-haswell"\nname = "it"\ntitle = "it"\nmode = "single"\n'
+MACHINE = f'schema = 1\nbase = "{PLAIN}"\nname = "it"\ntitle = "it"\nmode = "single"\n'
 
 
 def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

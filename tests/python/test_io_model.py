@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_roles import PLAIN
 
 from pagelens.cli.text.io_explain import answer, conclusion, error_line, render_explanation
 from pagelens.io import busiest_folder, explain_recording, render_page, saved_by_advice
@@ -43,7 +44,7 @@ write_rate = { value = "400 MB/s", source = "x" }
 call = { value = "1 us", source = "x" }
 """
 MACHINE = parse_machine(
-    f'schema = 1\nbase = "cori-haswell"\nname = "it"\ntitle = "it"\nmode = "single"\n{IO}'.encode(), "it"
+    f'schema = 1\nbase = "{PLAIN}"\nname = "it"\ntitle = "it"\nmode = "single"\n{IO}'.encode(), "it"
 )
 assert MACHINE.io is not None
 PAGE = 4096
@@ -270,7 +271,7 @@ def test_a_sync_waits_for_what_was_written_since_the_last_one() -> None:
 
 def with_tables(**tables: str) -> Io:
     text = "".join(f'{key} = {{ value = {value}, source = "x" }}\n' for key, value in tables.items())
-    header = 'schema = 1\nbase = "cori-haswell"\nname = "it"\ntitle = "it"\nmode = "single"\n'
+    header = f'schema = 1\nbase = "{PLAIN}"\nname = "it"\ntitle = "it"\nmode = "single"\n'
     io = parse_machine(f"{header}{IO}{text}".encode(), "it").io
     assert io is not None
     return io
@@ -596,7 +597,7 @@ def test_an_empty_recording_has_an_answer() -> None:
 
 def test_options_may_stand_behind_the_recording(tmp_path: Path) -> None:
     recording_of([transfer("write", 0), transfer("read", 0)]).write(tmp_path / "it.plio")
-    words = ["pagelens", "io", "explain", "it.plio", "--machine", "cori-haswell", "--json"]
+    words = ["pagelens", "io", "explain", "it.plio", "--machine", PLAIN, "--json"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["machine"].startswith("Cori")
 

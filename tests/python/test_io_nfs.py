@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from machine_roles import PLAIN
 
 from pagelens.lab import debian
 from pagelens.lab.cached_file import add_modules, load_modules
@@ -32,7 +33,7 @@ mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,ro share /host || echo
 mount -t proc p /host/proc && mount -t sysfs s /host/sys && mount --bind /dev /host/dev
 mount --bind /mnt /host/mnt || echo failed
 """
-MEASURE = """
+MEASURE = f"""
 import json, pagelens.measure.files.session as session
 from pathlib import Path
 from pagelens.io import explain_recording, record_program
@@ -42,12 +43,12 @@ here = Path("/mnt")
 session.SIZES = (4096, 1 << 20)
 series.FILE_BYTES = transfers.FILE_BYTES = series.NEW_BYTES = transfers.NEW_BYTES = 64 << 20
 measured = session.measure_folder(here, seconds=0.1, rounds=1)
-text = 'schema = 1\\nbase = "cori-haswell"\\nname = "it"\\ntitle = "it"\\nmode = "single"\\n'
+text = 'schema = 1\\nbase = "{PLAIN}"\\nname = "it"\\ntitle = "it"\\nmode = "single"\\n'
 machine = parse_machine(file_with_io(text, measured).encode(), "it")
 words = ["dd", "if=/dev/zero", "of=/mnt/a", "bs=1M", "count=20", "conv=fsync", "status=none"]
 recorded = record_program(words, "/mnt/a.plio")
 found = explain_recording(recorded.recording, machine)
-of = {path.path: path.operations for path in found.paths}
+of = {{path.path: path.operations for path in found.paths}}
 kinds = [kind for kind, by_size in measured.costs.items() if 1 << 20 in by_size]
 names = [measured.file_system.type, found.file_system, *found.other_systems]
 lost = recorded.recording.header.dropped

@@ -11,6 +11,7 @@ from subprocess import CompletedProcess
 import numpy as np
 import polars as pl
 import pytest
+from machine_roles import CACHE_MODE, TWO_SOCKETS
 from numpy.testing import assert_allclose
 from small_program import MACHINE
 
@@ -68,7 +69,7 @@ def opened(folder: Path) -> list[TraceWorkload]:
     return [open_trace(folder / f"app.{rank}.trace") for rank in (0, 2, 10)]
 
 
-@pytest.mark.parametrize("name", ["cori-knl-cache", "skx-6140-2s"])
+@pytest.mark.parametrize("name", [CACHE_MODE, TWO_SOCKETS])
 def test_equal_traces_are_copies(opened: list[TraceWorkload], name: str) -> None:
     """Three equal ranks cost what three copies of one of them cost."""
     model = machine(name)
@@ -88,14 +89,14 @@ def test_each_rank_has_its_own_objects_and_pages(opened: list[TraceWorkload]) ->
     job = JobWorkload(opened)
     assert {known.name: known.ranks for known in job.objects if known.lines} == {"field": 3, "halo": 1}
     assert job.footprint_bytes == sum(trace.footprint_bytes for trace in opened)
-    ensemble = simulate(job, machine("skx-6140-2s"), ["aged"], 1, progress=False)
+    ensemble = simulate(job, machine(TWO_SOCKETS), ["aged"], 1, progress=False)
     lines = dict(ensemble.objects.group_by("object").agg(pl.col("accesses").sum()).iter_rows())
     # Each rank writes and reads its own arrays: 4, 6 and 4 MiB, which L3 holds afterwards.
     assert lines["field"] / lines["halo"] == pytest.approx((4 + 6 + 4) / 6, rel=0.15)
 
 
 def test_ranks_fill_up_with_copies_in_turn(opened: list[TraceWorkload]) -> None:
-    job, model = JobWorkload(opened), machine("skx-6140-2s")
+    job, model = JobWorkload(opened), machine(TWO_SOCKETS)
     filled, copies = fill_node(job, model, 6)
     assert (filled, copies) == (job, 2)
     filled, copies = fill_node(job, model, 4)
@@ -127,8 +128,8 @@ def test_regions_are_meetings_if_all_ranks_pass_them_in_one_order(tmp_path: Path
     mixed = traces([*together, apart])
     assert mixed.phases == ["(outside regions)"]
     assert "only the whole run can be explained" in mixed.statements[0]
-    found = simulate(mixed, machine("skx-6140-2s"), ["aged"], 1, progress=False)
-    whole = simulate(job, machine("skx-6140-2s"), ["aged"], 1, progress=False)
+    found = simulate(mixed, machine(TWO_SOCKETS), ["aged"], 1, progress=False)
+    whole = simulate(job, machine(TWO_SOCKETS), ["aged"], 1, progress=False)
     executed = whole.placements["instructions"].sum()
     assert found.placements["instructions"].sum() == pytest.approx(1.5 * executed)
 
@@ -361,7 +362,7 @@ def test_mpirun_explain(
         pytest.skip(f"no {launcher}")
     program = built("mpi_sum", compiler=compiler)
     crowd = ["--oversubscribe"] if launcher == "openmpi" else []
-    words = [pagelens_command, "explain", "--machine", "skx-6140-2s", "--nodes", "1", "--policies", "aged"]
+    words = [pagelens_command, "explain", "--machine", TWO_SOCKETS, "--nodes", "1", "--policies", "aged"]
     done = subprocess.run(
         [mpirun, "-n", str(ranks), *crowd, *words, "-o", "out", "--json", "--", program],
         cwd=tmp_path, capture_output=True, text=True, check=False,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_roles import NO_L3_DDR, SNOOP_FILTER
 
 from pagelens.host.system import System
 from pagelens.site.job_page import read_parts, summary, write_job_page
@@ -88,7 +89,7 @@ def test_conflict_shares_are_those_of_counting(frames: list[list[int]], slots: i
 
 @given(st.lists(st.integers(0, 1 << 18), min_size=1, max_size=20, unique=True))
 def test_lines_are_in_the_banks_of_the_machine(frames: list[int]) -> None:
-    banks = banks_of("red-storm-xt3")
+    banks = banks_of(NO_L3_DDR)
     assert banks is not None
     counts = [0] * banks.count
     for frame in frames:
@@ -100,7 +101,7 @@ def test_lines_are_in_the_banks_of_the_machine(frames: list[int]) -> None:
 
 def test_a_look_counts_a_part_of_a_large_process() -> None:
     """A fixed step could see only the channels of every third frame."""
-    banks = banks_of("skx-8160")
+    banks = banks_of(SNOOP_FILTER)
     assert banks is not None
     frames = np.arange(3 << 16, dtype=np.int64)
     every = sum(lines_by_bank(part, banks) for part in np.split(frames, 3))

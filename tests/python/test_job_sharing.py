@@ -6,6 +6,7 @@ from tempfile import NamedTemporaryFile
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE, TWO_SOCKETS
 from numpy.testing import assert_allclose
 
 from pagelens.accesses.rank_binding import Binding, binding_notes, parse_binding
@@ -29,7 +30,7 @@ def test_processes_that_map_one_file_share_its_pages(
     with NamedTemporaryFile(dir="/dev/shm") as file:
         for path, does in zip(paths, ["write", "read"], strict=True):
             trace_program(TraceRequest([program, file.name, how, does], str(path), accesses=0))
-    model, job = machine("skx-6140-2s"), traces(paths)
+    model, job = machine(TWO_SOCKETS), traces(paths)
     alone = [trace.compile(model, FRAME_BITS) for trace in job.traces]
     together = job.compile(model, FRAME_BITS)
     common = sum(len(each.pages) for each in alone) - len(together.pages)
@@ -50,7 +51,7 @@ def busy(path: Path, instructions: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["cori-knl-cache", "skx-6140-2s"])
+@pytest.mark.parametrize("name", [CACHE_MODE, TWO_SOCKETS])
 def test_the_slowest_rank_decides(tmp_path: Path, name: str) -> None:
     much, little = busy(tmp_path / "much", 40_000_000), busy(tmp_path / "little", 10_000_000)
 
@@ -66,7 +67,7 @@ def test_the_slowest_rank_decides(tmp_path: Path, name: str) -> None:
     assert seconds(little, much, ranks=3) == pytest.approx(slowest, rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["cori-knl-cache", "skx-6140-2s"])
+@pytest.mark.parametrize("name", [CACHE_MODE, TWO_SOCKETS])
 def test_ranks_that_are_alike_take_the_time_of_one(name: str) -> None:
     model, generator = machine(name), np.random.default_rng(1)
     names = ("instructions", "msc_reads", "msc_writes", "msc_misses", "msc_read_misses", "ddr_reads",

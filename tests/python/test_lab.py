@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import FLAT_MODE
 
 from pagelens import _core
 from pagelens.errors import UsageError
@@ -116,7 +117,7 @@ def test_a_hole_is_part_of_the_memory(hole: str, in_process: Run) -> None:
         (["--cache", "3MiB"], "--cache 3MiB: a multiple of 4 MiB"),
         (["--cache", "4MiB"], "too small for this memory"),
         (["--pages", "3MiB"], "--pages 3MiB: one of 4KiB, thp, 2MiB, 1GiB"),
-        (["--machine", "cori-knl-flat"], "no memory-side cache; choose one in cache mode, or --cache 0B"),
+        (["--machine", FLAT_MODE], "no memory-side cache; choose one in cache mode, or --cache 0B"),
         (["--history", "age; run"], "has to say how many jobs"),
         (["--history", "shuffle; run"], "boot(shuffle=on)"),
         (["--history", "boot(kernel=4.4); run"], "a lab boots that of --kernel; leave it out"),

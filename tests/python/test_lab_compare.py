@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE
 
 from pagelens import _core
 from pagelens.errors import Failure, UsageError
@@ -69,7 +70,7 @@ def agreeing(found: Lists, expected: Lists) -> tuple[int, int]:
 
 @pytest.mark.parametrize("version", ["6.1", pytest.param("6.12", marks=pytest.mark.long)])
 def test_intels_rule_in_a_guest_is_the_models_and_what_is_held_is_held(version: str) -> None:
-    machine, kernel = load_machine("cori-knl-cache"), find_kernel(version)
+    machine, kernel = load_machine(CACHE_MODE), find_kernel(version)
     memory_side, hardware = MemorySide(64 * MIB // 4096), Hardware(512 * MIB)
     plan = Scheduler(hardware.memory_bytes, machine.ddr.size.value, 1).read("hold(0.1%); zonesort(intel)")
     root = Initramfs()
@@ -151,7 +152,7 @@ def comparison(ours: float) -> Comparison:
         for ratio in RATIOS
         for state in STATES
     ]
-    request = Request(["./app"], load_machine("cori-knl-cache"), 2 << 30, 0)
+    request = Request(["./app"], load_machine(CACHE_MODE), 2 << 30, 0)
     return Comparison(request, 3, "6.1.0", 100 * 4096, rows)
 
 
@@ -165,7 +166,7 @@ def test_the_tables_say_what_was_found() -> None:
 
 def test_the_page_says_how_to_make_it_again() -> None:
     ratios = " ".join(f"--ratio {ratio:g}" for ratio in RATIOS)
-    options = "--memory 2048MiB --jobs 3 --kernel 6.1 --machine cori-knl-cache --seed 1 --limit 3600"
+    options = f"--memory 2048MiB --jobs 3 --kernel 6.1 --machine {CACHE_MODE} --seed 1 --limit 3600"
     command = f"pagelens lab compare {options} {ratios} --variant 4k -- ./app"
     page = markdown(comparison(0.25))
     assert command in " ".join(page.replace("\\\n", " ").split())
@@ -198,7 +199,7 @@ def test_bad_input_is_one_line(in_process: Run, words: list[str], code: int, mes
 
 
 def test_a_program_too_small_for_any_cache_is_told() -> None:
-    request = Request(["./app"], load_machine("cori-knl-cache"), 2 << 30, 0)
+    request = Request(["./app"], load_machine(CACHE_MODE), 2 << 30, 0)
     assert compare._cell(request, VARIANTS[0], 1.1, 20 * MIB, 3).cache_bytes == 20 * MIB
     with pytest.raises(
         UsageError, match=r"it takes 4 MiB; with --memory 2048MiB and --ratio 1.1 .* 21 MiB or more"
@@ -207,7 +208,7 @@ def test_a_program_too_small_for_any_cache_is_told() -> None:
 
 
 def test_a_program_that_fails_in_the_guest_is_told() -> None:
-    request = Request(["./app"], load_machine("cori-knl-cache"), 2 << 30, 0)
+    request = Request(["./app"], load_machine(CACHE_MODE), 2 << 30, 0)
     run = comparison(0.25).rows[0].run
     compare._require_success(run, request)
     with pytest.raises(Failure, match=r"\./app ended with status 3 in the guest: out of luck"):
@@ -217,7 +218,7 @@ def test_a_program_that_fails_in_the_guest_is_told() -> None:
 
 
 def test_a_program_whose_arrays_are_not_on_large_pages_is_told() -> None:
-    request = Request(["./app"], load_machine("cori-knl-cache"), 2 << 30, 0, pages="2MiB")
+    request = Request(["./app"], load_machine(CACHE_MODE), 2 << 30, 0, pages="2MiB")
     run = replace(comparison(0.25).rows[0].run, resident_pages=1000, huge_parts=[499, 1])
     compare._require_large_pages(run, request)
     with pytest.raises(Failure, match=r"took 2 of its 1000 pages .* of 2MiB .* come from malloc"):
@@ -249,7 +250,7 @@ def test_a_program_without_large_pages_is_refused_before_any_guest_that_is_compa
             return StepDone(step.text, {}, run)
 
     monkeypatch.setattr(compare, "ProgramLab", Lab)
-    request = Request(["./app"], load_machine("cori-knl-cache"), 2 << 30, 0)
+    request = Request(["./app"], load_machine(CACHE_MODE), 2 << 30, 0)
     with pytest.raises(Failure, match=r"\./app took none of its 100000 pages of memory from pages of 2MiB"):
         compare.compare_states(request, RATIOS, 3, lambda row: None)
     assert [request.history for request in booted] == ["run"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE
 
 from pagelens.errors import Failure, UsageError
 from pagelens.lab.emulator import Hardware
@@ -46,7 +47,7 @@ def test_programs_run_in_a_guest_of_either_kernel(version: str) -> None:
 def test_the_plugin_says_the_frames_that_pagemap_says() -> None:
     """They agree on both sides of the PCI hole and on both nodes, where QEMU's own number is another."""
     hardware = Hardware(7 << 29, nodes=2)  # the least that has the hole
-    machine, memory_side = load_machine("cori-knl-cache"), MemorySide(1 << 17)
+    machine, memory_side = load_machine(CACHE_MODE), MemorySide(1 << 17)
     with MeasuredGuest(machine, memory_side, hardware, "6.1", Initramfs(), "") as guest:
         # Node 1 gives its half a GiB beyond the hole first, and then what it has below.
         for processor, mib in (("1", 128), ("2", 768)):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machine_roles import FLAT_MODE
 
 from pagelens.lab.emulator import Hardware, NumaSpeed
 from pagelens.lab.initramfs import Initramfs
@@ -104,7 +105,7 @@ def test_a_node_without_processors_has_its_lines_too(program: Path) -> None:
     hardware = Hardware(
         384 * MIB, fast_bytes=128 * MIB, speeds=[NumaSpeed(8e10, 1e-7), NumaSpeed(4e11, 1e-7)]
     )
-    machine = load_machine("cori-knl-flat")
+    machine = load_machine(FLAT_MODE)
     with MeasuredGuest(machine, MemorySide(0), hardware, "6.1", root) as guest:
         job = guest.job("run", ["/app/program"])
     assert job.status == 0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from machine_roles import FLAT_MODE
 from plan_programs import MIB, plan_of, planned, planned_variable, returns
 from run_library import PROGRAMS, build
 
@@ -261,7 +262,7 @@ def test_the_fast_nodes_share_of_the_lines_is_what_place_predicts(
 ) -> None:
     """The program gets a plan, and the plan is tried on a kernel with two nodes."""
     program = compile_c(USES.replace("HOOKS", str(Path(__file__).parents[2] / "hooks")))
-    placed_by = ("place", "--machine", "cori-knl-flat", "--capacity", "50%", "-o", "out", "--json", "--")
+    placed_by = ("place", "--machine", FLAT_MODE, "--capacity", "50%", "-o", "out", "--json", "--")
     predicted = pagelens(*placed_by, program)
     assert predicted.returncode == 0, predicted.stderr
     phases = [each for each in json.loads(predicted.stdout)["phases"] if each["phase"].startswith("uses")]
@@ -348,7 +349,7 @@ def test_with_moves_the_fast_nodes_share_in_each_region_is_what_place_predicts(
     tmp_path: Path,
 ) -> None:
     program = compile_c(IN_TURN.replace("HOOKS", str(Path(__file__).parents[2] / "hooks")))
-    placed_by = ("place", "--machine", "cori-knl-flat", "--capacity", "50%", "--moves", "-o", "out", "--json")
+    placed_by = ("place", "--machine", FLAT_MODE, "--capacity", "50%", "--moves", "-o", "out", "--json")
     predicted = pagelens(*placed_by, "--", program)
     assert predicted.returncode == 0, predicted.stderr
     report = json.loads(predicted.stdout)

@@ -4,6 +4,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from machine_roles import CACHE_MODE
 from run_library import build
 
 from pagelens import _core
@@ -54,7 +55,7 @@ def test_the_pool_hands_out_what_the_model_hands_out_page_by_page(tmp_path: Path
     root.add_program("/app/touches", build(source, tmp_path / "touches", "-static"))
     history = Scheduler(1 << 30, 96 << 30, 1).read("job(402MB)")
     history.add_to(root, kernel)
-    machine, side = load_machine("cori-knl-cache"), MemorySide(128 * 256)
+    machine, side = load_machine(CACHE_MODE), MemorySide(128 * 256)
     with MeasuredGuest(machine, side, Hardware(1 << 30), kernel, root, "transparent_hugepage=never") as guest:
         history.prepare(guest)
         node = GuestNode(guest)

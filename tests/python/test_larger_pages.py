@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from machine_roles import L1_OF_FOUR_WAYS, PAGES_OF_64K
 
 from pagelens import _core
 from pagelens.accesses.declared import Array, DeclaredWorkload, Loops, Sweep
@@ -14,9 +15,9 @@ from pagelens.replay import Run, Simulation
 from pagelens.replay.placement import place
 
 KIB, MIB = 1 << 10, 1 << 20
-NODES = """
-schema = 1
-base = "graviton4-2s"
+NODES = (
+    f'schema = 1\nbase = "{L1_OF_FOUR_WAYS}"\n'
+    + """\
 name = "small"
 title = "Small"
 mode = "single"
@@ -34,6 +35,7 @@ size = { value = "2 GiB", assumed = "small" }
 cores = { value = [1, 1], assumed = "small" }
 sizes = { value = ["1 GiB", "1 GiB"], assumed = "small" }
 """
+)
 UNEVEN = NODES.replace('"1 GiB", "1 GiB"', '"1 GiB", "1022 MiB"').replace("2 GiB", "2046 MiB")
 FAULT = '[page_fault]\nsmall = { value = "500 ns", assumed = "small" }\n'
 PAGES = '[pages]\nsize = {{ value = "{}", assumed = "a kernel for Arm" }}\n'
@@ -149,4 +151,4 @@ def test_only_policies_for_its_pages_are_compared() -> None:
 
 
 def test_grace_boots_the_kernel_that_its_maker_recommends() -> None:
-    assert load_machine("grace-superchip").page_bytes == 64 * KIB
+    assert load_machine(PAGES_OF_64K).page_bytes == 64 * KIB

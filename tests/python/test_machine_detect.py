@@ -75,7 +75,7 @@ def test_of_two_sockets_one_is_described(tmp_path: Path) -> None:
 
 
 def test_what_the_firmware_says_of_memories_is_taken(tmp_path: Path) -> None:
-    machine = detected("xeon-max-cache", tmp_path)
+    machine = detected("max-9480-cache", tmp_path)
     assert machine.mode == "cache"
     assert machine.fast_memory is not None
     assert machine.fast_memory.size.value == 64 << 30

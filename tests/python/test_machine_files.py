@@ -6,6 +6,15 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from machine_roles import (
+    CACHE_BEHIND_L3,
+    CACHE_MODE,
+    CXL_NODE,
+    FLAT_MODE,
+    HYBRID_MODE,
+    SLICES_28,
+    SNOOP_FILTER,
+)
 
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, list_machines, load_machine, machine_directory, parse_machine
@@ -61,7 +70,7 @@ def line_of(raw: bytes, text: str) -> int:
 
 
 def test_the_knl_file_states_the_node_of_seed_000() -> None:
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     assert machine.frames == 96 * 2**30 // 4096
     assert machine.slots == 16 * 2**30 // 4096
     assert machine.ways == 1
@@ -90,7 +99,7 @@ def test_every_mode_has_a_machine_and_every_count_of_skylakes_cores() -> None:
 
 
 def test_the_first_release_s_file_states_what_it_did() -> None:
-    first, now = parse_machine(FIXTURE.read_bytes(), "x.toml"), load_machine("cori-knl-cache")
+    first, now = parse_machine(FIXTURE.read_bytes(), "x.toml"), load_machine(CACHE_MODE)
     for section in ("cores", "l1", "memory_side_cache"):
         assert getattr(first, section) == getattr(now, section)
     assert first.l2 == now.l2.model_copy(update={"latency": None})
@@ -100,30 +109,30 @@ def test_the_first_release_s_file_states_what_it_did() -> None:
 
 
 def test_in_hybrid_mode_a_part_of_the_fast_memory_is_a_cache() -> None:
-    hybrid = load_machine("cori-knl-hybrid")
-    assert hybrid.slots == 8 * 2**30 // 4096 == load_machine("cori-knl-cache").slots // 2
+    hybrid = load_machine(HYBRID_MODE)
+    assert hybrid.slots == 8 * 2**30 // 4096 == load_machine(CACHE_MODE).slots // 2
     assert hybrid.ways == 1
 
 
 def test_with_one_memory_every_frame_has_a_slot_of_its_own() -> None:
-    skylake = load_machine("skx-8160")
+    skylake = load_machine(SNOOP_FILTER)
     assert skylake.slots == skylake.frames == 96 * 2**30 // 4096
 
 
 def test_nodes_of_stampede2_differ_as_seed_002_says() -> None:
     """8.6% between 31 nodes is the input; more than 12% between 1736 follows."""
-    cores = load_machine("skx-8160").cores
+    cores = load_machine(SNOOP_FILTER).cores
     factors = np.array([[cores.frequency_factor(seed, node) for node in range(1736)] for seed in range(20)])
     assert cores.frequency_factor(3, 5) == factors[3, 5]
     assert np.median(factors) == pytest.approx(1, abs=0.002)
     few = factors[:, : 31 * 56].reshape(-1, 31)
     assert np.ptp(few, axis=1).mean() == pytest.approx(0.086, abs=0.003)
     assert 0.12 < np.ptp(factors, axis=1).mean() < 0.16
-    assert load_machine("skx-8180").cores.frequency_factor(3, 5) == 1
+    assert load_machine(SLICES_28).cores.frequency_factor(3, 5) == 1
 
 
 def test_caches_are_split_by_address_bits() -> None:
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     assert (machine.l1.highest_index_bit, machine.l2.highest_index_bit) == (11, 15)
     assert machine.caches_below(12) == (machine.l1,)
     assert machine.caches_below(15) == (machine.l1,)
@@ -131,28 +140,28 @@ def test_caches_are_split_by_address_bits() -> None:
 
 
 def test_associativity_is_a_parameter() -> None:
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     assert machine.with_ways(4).ways == 4
     assert machine.ways == 1
     for ways in (0, 3, 32):
         with pytest.raises(UsageError, match=f"--ways: {ways}"):
             machine.with_ways(ways)
     with pytest.raises(UsageError, match="no memory-side cache"):
-        load_machine("cori-knl-flat").with_ways(2)
+        load_machine(FLAT_MODE).with_ways(2)
     with pytest.raises(UsageError, match="fully associative"):
-        load_machine("cori-knl-cache-ideal").with_ways(2)
+        load_machine(f"{CACHE_MODE}-ideal").with_ways(2)
     large = parse_machine(changed('size = { value = "96 GiB"', 'size = { value = "800 GiB"'), "x.toml")
     with pytest.raises(UsageError, match="at most 2 with its memories"):
         large.with_ways(4)
 
 
 def test_a_machine_in_cache_mode_has_an_ideal_twin() -> None:
-    twin = load_machine("xeon-max-cache-ideal")
+    twin = load_machine(f"{CACHE_BEHIND_L3}-ideal")
     assert twin.ideal
-    assert twin.name == "xeon-max-cache-ideal"
-    assert twin.fast_memory == load_machine("xeon-max-cache").fast_memory
-    with pytest.raises(UsageError, match="'cori-knl-flat-ideal' is unknown"):
-        load_machine("cori-knl-flat-ideal")
+    assert twin.name == f"{CACHE_BEHIND_L3}-ideal"
+    assert twin.fast_memory == load_machine(CACHE_BEHIND_L3).fast_memory
+    with pytest.raises(UsageError, match=f"'{FLAT_MODE}-ideal' is unknown"):
+        load_machine(f"{FLAT_MODE}-ideal")
 
 
 def test_memories_whose_two_way_twin_cannot_be_told_apart_are_refused() -> None:
@@ -162,7 +171,7 @@ def test_memories_whose_two_way_twin_cannot_be_told_apart_are_refused() -> None:
 
 
 def test_an_unknown_machine_is_offered_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"'cori-knl-cach' is unknown.*cori-knl-cache"):
+    with pytest.raises(UsageError, match=rf"'cori-knl-cach' is unknown.*{CACHE_MODE}"):
         load_machine("cori-knl-cach")
     with pytest.raises(UsageError, match=r"'%%%' is unknown; `pagelens machines` lists the names"):
         load_machine("%%%")
@@ -265,21 +274,21 @@ def test_a_file_changes_single_values_of_those_it_is_based_on(tmp_path: Path) ->
         '[ddr]\nsize = { value = "48 GiB", assumed = "more" }\n'
     )
     own = (
-        'schema = 1\nbase = ["cori-knl-cache", "more.toml"]\nname = "mine"\ntitle = "Mine"\n'
+        f'schema = 1\nbase = ["{CACHE_MODE}", "more.toml"]\nname = "mine"\ntitle = "Mine"\n'
         '[ddr]\nsize = { value = "32 GiB", assumed = "mine" }\n'
     )
-    knl, mine = load_machine("cori-knl-cache"), parse_machine(own.encode(), str(tmp_path / "x.toml"))
+    knl, mine = load_machine(CACHE_MODE), parse_machine(own.encode(), str(tmp_path / "x.toml"))
     assert (mine.name, mine.title, mine.mode) == ("mine", "Mine", "cache")
     assert (mine.ddr.size.value, mine.ddr.size.assumed) == (32 << 30, "mine")
     assert (mine.l1.ways.value, mine.l1.ways.assumed) == (4, "more")
     assert (mine.l1.size, mine.ddr.latency, mine.cores) == (knl.l1.size, knl.ddr.latency, knl.cores)
 
 
-OVER_Y = 'base = ["cori-knl-cache", "y.toml"]'
+OVER_Y = f'base = ["{CACHE_MODE}", "y.toml"]'
 
 
 def test_a_name_is_not_taken_over() -> None:
-    assert "'name' is missing" in error_of(b'schema = 1\nbase = "skx-8160"\ntitle = "Mine"\n')
+    assert "'name' is missing" in error_of(f'schema = 1\nbase = "{SNOOP_FILTER}"\ntitle = "Mine"\n'.encode())
 
 
 @pytest.mark.parametrize(
@@ -294,7 +303,7 @@ def test_a_name_is_not_taken_over() -> None:
         ('base = "y.toml"', 'schema = 1\nbase = "x.toml"', "y.toml:2: 'base': "),
         (OVER_Y, 'schema = 1\n[l2]\nsize = { value = "3 MiB", assumed = "a" }', "y.toml:2: 'l2'"),
         (OVER_Y, 'schema = 1\n[l2]\nsize = { value = "3", assumed = "a" }', "y.toml:3: 'l2.size"),
-        ('base = "cori-knl-cache"\nmode = "flat"', "", "x.toml:1: 'the file': mode"),
+        (f'base = "{CACHE_MODE}"\nmode = "flat"', "", "x.toml:1: 'the file': mode"),
         ('base = "family/skylake-sp"', "", "x.toml:1: 'cores.count' is missing; add it"),
     ],
 )  # fmt: skip
@@ -311,11 +320,11 @@ def test_what_is_wrong_is_said_of_the_file_that_states_it(
 
 def test_the_reference_names_every_section_and_its_example_is_sound() -> None:
     page = schema_reference()
-    for section, content in load_machine("cori-knl-cache").sections.items():
+    for section, content in load_machine(CACHE_MODE).sections.items():
         assert (f"## `[[{section}]]`" if isinstance(content, list) else f"## `[{section}]`") in page
     example = page.split("```toml\n")[2].split("```")[0]
     machine = parse_machine(example.encode(), "x.toml")
-    assert (machine.name, machine.l2.size.value, machine.l2.ways.value) == ("skx-8160-2m", 2 << 20, 16)
+    assert (machine.name, machine.l2.size.value, machine.l2.ways.value) == (f"{SNOOP_FILTER}-2m", 2 << 20, 16)
 
 
 def test_the_file_for_fuzzing_has_every_section() -> None:
@@ -323,7 +332,7 @@ def test_the_file_for_fuzzing_has_every_section() -> None:
         parse_machine((FIXTURE.parent / name).read_bytes(), "x.toml")
         for name in ("every-section.toml", "measured.toml")  # a memory-side cache has no [page_fault]
     )
-    nodes = load_machine("genoa-9224-2s-cxl")  # is fuzzed, too: its nodes have one kind of memory
+    nodes = load_machine(CXL_NODE)  # is fuzzed, too: its nodes have one kind of memory
     tables = set(Machine.model_fields) - PLAIN
     assert set(machine.sections) | set(nodes.sections) | set(measured.sections) == tables
 
@@ -345,7 +354,7 @@ def test_sections_must_fit_together(pattern: str, new: str, said: str) -> None:
 
 
 def test_values_are_changed_as_a_file_could_state_them() -> None:
-    before = load_machine("cori-knl-cache")
+    before = load_machine(CACHE_MODE)
     after = before.with_values({"ddr.bandwidth": "40 GB/s", "memory_side_cache.ways": 4}, name="mine")
     assert (after.name, after.ddr.bandwidth.value, after.ways) == ("mine", 40e9, 4)
     assert after.ddr.bandwidth.label == "assumed"
@@ -363,16 +372,16 @@ def test_values_are_changed_as_a_file_could_state_them() -> None:
     ("values", "said"),
     [
         ({"ddr.bandwith": "40 GB/s"}, "ddr.bandwith: there is no such value; did you mean bandwidth"),
-        ({"l3.size": "1 MiB"}, "l3.size: cori-knl-cache has no such table; it has cores, pipeline, l1"),
+        ({"l3.size": "1 MiB"}, f"l3.size: {CACHE_MODE} has no such table; it has cores, pipeline, l1"),
         ({"ddr.bandwidth": 40}, r"ddr.bandwidth: 40: 40 has no unit; write a string"),
         ({"ddr.size": "1 MiB"}, "ddr.size: ddr.size must be at least 4 MiB"),
         ({"tlb.4.ways": 8}, "tlb.4.ways: there is no such table; the machine has tlb.0 to tlb.3"),
         ({"tlb.ways": 8}, "tlb.ways: there is no such table"),
         ({"tlb.0.way": 8}, "tlb.0.way: there is no such value; did you mean ways"),
-        ({"name": "x"}, "name: cori-knl-cache has no such table"),
+        ({"name": "x"}, f"name: {CACHE_MODE} has no such table"),
         ({"pipeline.mispredict_cycles": 1 << 32}, "less than or equal to 65535"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(values: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        load_machine("cori-knl-cache").with_values(values)
+        load_machine(CACHE_MODE).with_values(values)

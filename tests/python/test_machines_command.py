@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machine_roles import CACHE_MODE, FLAT_MODE, HYBRID_MODE, SNOOP_FILTER
 
 from pagelens.cli.main import main
 from pagelens.machine import list_machines, load_machine
@@ -40,7 +41,7 @@ def test_the_list_has_every_machine_in_80_columns(machines: Run) -> None:
     assert all(re.match(r"  \d", line[at:]) for line in lines[1 : 1 + len(list_machines())])
     listed = json.loads(machines("--json")[1])["machines"]
     assert [record["name"] for record in listed] == list(list_machines())
-    assert next(r for r in listed if r["name"] == "skx-8160")["cores"] == 24
+    assert next(r for r in listed if r["name"] == SNOOP_FILTER)["cores"] == 24
 
 
 @pytest.mark.parametrize("name", list_machines())
@@ -63,11 +64,11 @@ def test_the_picture_shows_what_a_line_meets(machines: Run) -> None:
         return [line.split()[1] for line in out.splitlines() if line.startswith("│ ") and line[2] != " "]
 
     caches = ["cores", "L1", "L2", "L1", "L2", "snoop"]  # TLBs first
-    assert picture("cori-knl-cache") == [*caches, "memory-side", "ddr"]
-    assert picture("cori-knl-hybrid") == [*caches, "memory-side", "fast", "ddr"]
-    assert picture("cori-knl-flat") == [*caches, "fast"]  # ddr beside it
-    assert picture("skx-8160") == ["cores", "L1", "L2", "L1", "L2", "L3", "snoop", "ddr"]
-    flat = machines("show", "cori-knl-flat")[1].splitlines()
+    assert picture(CACHE_MODE) == [*caches, "memory-side", "ddr"]
+    assert picture(HYBRID_MODE) == [*caches, "memory-side", "fast", "ddr"]
+    assert picture(FLAT_MODE) == [*caches, "fast"]  # ddr beside it
+    assert picture(SNOOP_FILTER) == ["cores", "L1", "L2", "L1", "L2", "L3", "snoop", "ddr"]
+    flat = machines("show", FLAT_MODE)[1].splitlines()
     assert any("fast memory" in line and "ddr" in line for line in flat)
 
 
@@ -81,7 +82,7 @@ def test_a_guest_is_shown_as_one(machines: Run) -> None:
 
 
 def test_values_as_json_are_in_base_units(machines: Run) -> None:
-    record = json.loads(machines("show", "cori-knl-cache", "--json")[1])
+    record = json.loads(machines("show", CACHE_MODE, "--json")[1])
     values = {value["name"]: value for value in record["values"]}
     assert values["l2.size"]["value"] == 1 << 20
     assert values["ddr.latency"]["value"] == pytest.approx(147e-9)
@@ -93,8 +94,7 @@ def test_a_file_of_one_s_own_is_checked(machines: Run, tmp_path: Path) -> None:
     status, out, _ = machines("check", FIXTURE)
     assert status == 0
     assert (
-        "sound; cori-knl-cache, mode cache; 18 values, of which 16 documented, 2 calibration, 0 assumed"
-        in out
+        f"sound; {CACHE_MODE}, mode cache; 18 values, of which 16 documented, 2 calibration, 0 assumed" in out
     )
     wrong = tmp_path / "wrong.toml"
     wrong.write_text(FIXTURE.read_text().replace("shared_by", "shared_bye", 1))
@@ -105,6 +105,6 @@ def test_a_file_of_one_s_own_is_checked(machines: Run, tmp_path: Path) -> None:
 
 
 def test_a_machine_that_comes_along_is_checked_by_its_name(machines: Run) -> None:
-    status, out, _ = machines("check", "skx-8160")
-    assert (status, out.split(";")[0]) == (0, "skx-8160: sound")
-    assert "did you mean skx-8160" in machines("check", "skx-816")[2]
+    status, out, _ = machines("check", SNOOP_FILTER)
+    assert (status, out.split(";")[0]) == (0, f"{SNOOP_FILTER}: sound")
+    assert f"did you mean {SNOOP_FILTER}" in machines("check", "skx-816")[2]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from machine_roles import CACHE_MODE, CHIPLETS, HASHED_L3, PIPELINE, SNOOP_FILTER
 
 from pagelens import _probes
 from pagelens.accesses.declared import declared
@@ -202,7 +203,7 @@ def test_outliers_and_what_else_was_unusual() -> None:
 
 def test_predicted_on_the_frames_of_a_trial() -> None:
     """Pages that fall to the same L2 sets cost more than pages that spread over them."""
-    machine = load_machine("skx-8160")
+    machine = load_machine(SNOOP_FILTER)
     workload = declared("l2-sum", 1 << 20, 1)
     spread = np.arange(1000, 1256, dtype=np.uint64)
     crowded = 1000 + 16 * np.arange(256, dtype=np.uint64)  # 1 MiB of 16 ways: 16 pages' worth of sets
@@ -288,7 +289,7 @@ def test_every_name_in_a_machine_file_is_libpfm4s() -> None:
     if not LIBPFM4.exists():
         pytest.skip("libpfm4 is not installed")
     environment = os.environ | {"LIBPFM_ENCODE_INACTIVE": "1"}  # processors other than this one
-    machines = ("skx-8160", "cori-knl-cache", "icx-8380", "spr-8480", "genoa-9654")
+    machines = (SNOOP_FILTER, CACHE_MODE, HASHED_L3, PIPELINE, CHIPLETS)
     subprocess.run([sys.executable, "-c", NAMES, *machines], check=True, env=environment)
 
 
@@ -418,7 +419,7 @@ def test_the_arrays_are_four_times_the_caches_that_are_there(
 ) -> None:
     """The caches are those of all sockets, and not those of the machine that frames are held against."""
     monkeypatch.setattr(_probes, "last_level_bytes", lambda cpus: 1 << 44)
-    status, _, err = run_here(capfd, monkeypatch, "stream", "--machine", "skx-8160", "--kernels", "copy")
+    status, _, err = run_here(capfd, monkeypatch, "stream", "--machine", SNOOP_FILTER, "--kernels", "copy")
     assert status == 2
     assert "needs 211 TB" in err  # three arrays of 4 x 2^44 bytes
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machine_roles import AVX2, AVX512, CACHE_MODE, CHIPLETS, PIPELINE, VICTIM_L3
 
 import pagelens
 from pagelens.machine import choose_machine, measured_file, parse_machine
@@ -59,7 +60,7 @@ def test_what_is_measured_takes_the_place_of_what_is_assumed(
     assert after.machine.l2.latency.value < after.machine.ddr.latency.value
 
 
-@pytest.mark.parametrize("name", ["cori-haswell", "skx-6148", "rome-7352-2s-nps4", "genoa-9654"])
+@pytest.mark.parametrize("name", [AVX2, AVX512, VICTIM_L3, CHIPLETS])
 def test_widths_are_those_with_which_the_model_gives_the_rates(name: str) -> None:
     """The sum that is measured is the model's with these widths, in turn or at once, both ways or not."""
     machine = pagelens.machine(name)
@@ -93,7 +94,7 @@ L3 = (4 * MB, 16.0), (8 * MB, 20.0), (12 * MB, 21.0), (16 * MB, 22.0), (24 * MB,
 
 def usable(*points: tuple[int, float]) -> tuple[object, object] | None:
     """Size and ways found in an L3 of 32 MiB in 16 ways, before a memory of 150 ns."""
-    l3 = pagelens.machine("genoa-9654").l3
+    l3 = pagelens.machine(CHIPLETS).l3
     assert l3 is not None
     assert (l3.size.value, l3.ways.value) == (32 * MB, 16)
     found = usable_ways(l3, points, 150.0)
@@ -113,7 +114,7 @@ def test_of_an_l3_that_is_shared_out_the_ways_that_a_chase_finds_are_stated() ->
 
 
 def test_of_a_wrong_guess_the_cycles_count_that_the_model_does_not_have_already() -> None:
-    pipeline = pagelens.machine("spr-8480").pipeline
+    pipeline = pagelens.machine(PIPELINE).pipeline
     assert pipeline is not None
     # Two passes take 28 cycles, of which a foreseen one takes 1, the load 5, the branch and its dispatch 2.
     found = mispredict_section(pipeline, 0.5, 7.0, 2e9)
@@ -125,8 +126,8 @@ FULL = 3072  # entries of a Genoa's second level, in 24 ways
 
 
 def test_chases_are_through_parts_of_the_largest_tlb_and_twice_as_much() -> None:
-    assert chased_pages(pagelens.machine("genoa-9654")) == [FULL // 2, FULL * 3 // 4, FULL, 2 * FULL]
-    assert chased_pages(pagelens.machine("cori-knl-cache")) == [128, 192, 256, 512]
+    assert chased_pages(pagelens.machine(CHIPLETS)) == [FULL // 2, FULL * 3 // 4, FULL, 2 * FULL]
+    assert chased_pages(pagelens.machine(CACHE_MODE)) == [128, 192, 256, 512]
 
 
 def test_a_walk_costs_what_a_chase_takes_less_on_large_pages() -> None:
@@ -147,13 +148,13 @@ def test_a_walk_costs_what_a_chase_takes_less_on_large_pages() -> None:
 def test_a_tlb_that_reaches_less_far_than_stated_has_fewer_ways(
     longer: tuple[float, ...], ways: int | None
 ) -> None:
-    machine = pagelens.machine("genoa-9654")
+    machine = pagelens.machine(CHIPLETS)
     arrays = usable_arrays(machine.tlb, list(zip(chased_pages(machine), longer, strict=True)))
     assert [(array["ways"].value, array["entries"].value) for array in arrays] == (
         [] if ways is None else [(72, 72), (ways, 128 * ways)]
     )
     if arrays:  # and a machine file takes them
-        text = Description("m", "m", "single", "genoa-9654", None, {}, arrays).to_toml()
+        text = Description("m", "m", "single", CHIPLETS, None, {}, arrays).to_toml()
         assert parse_machine(text.encode(), "here").tlb[1].ways.value == ways
 
 

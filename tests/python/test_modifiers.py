@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_roles import CACHE_MODE, NO_L3, NO_L3_DDR, NO_L3_SWIZZLED, NPS4, ONE_NODE_A_SOCKET
 from numpy.typing import NDArray
 from test_node_replay import model
 
@@ -30,8 +31,8 @@ from pagelens.replay import Simulation
 
 MIB = 1 << 20
 FRAME = 4096
-XT4 = load_machine("red-storm-xt4")
-KNL = load_machine("cori-knl-cache")
+XT4 = load_machine(NO_L3)
+KNL = load_machine(CACHE_MODE)
 
 
 def copy_of(*sizes: int) -> DeclaredWorkload:
@@ -100,7 +101,7 @@ def test_a_setting_that_divides_the_memory_has_a_node_with_that_memory(tmp_path:
     with TraceRecorder(tmp_path / "app.trace", "app", pages_exist=True) as recorder:
         for thread in range(4):
             recorder.access(thread, (thread + 1) * (1 << 30) + 8 * np.arange(1 << 15), stores=True)
-    model = load_machine("milan-7763-2s")
+    model = load_machine(ONE_NODE_A_SOCKET)
     simulation = Simulation(open_trace(tmp_path / "app.trace"), model, 1)
     node = Node(model, seed=1, node=0, history=parse_history("boot; run"))
     cores = model.cores.count.value
@@ -112,13 +113,13 @@ def test_a_setting_that_divides_the_memory_has_a_node_with_that_memory(tmp_path:
         of_threads = np.bincount(np.arange(4) * cores // 4 * nodes // cores, minlength=nodes)
         assert np.diagonal(lines) / lines.sum() == pytest.approx(of_threads / 4, abs=0.02)
     assert node.on(model) is node
-    assert node.on(load_machine("milan-7763-2s-nps4")) is node.on(load_machine("milan-7763-2s-nps4"))
+    assert node.on(load_machine(NPS4)) is node.on(load_machine(NPS4))
 
 
 def test_a_setting_is_the_machine_of_that_name_and_none_is_an_error() -> None:
-    assert find_policy("aged+swizzle").machine(XT4) == load_machine("red-storm-xt4-swizzle")
+    assert find_policy("aged+swizzle").machine(XT4) == load_machine(NO_L3_SWIZZLED)
     assert find_policy("aged+offset-64k").machine(XT4) is XT4
-    with pytest.raises(UsageError, match=r"no setting 'swizzle', only .*red-storm-xt3, red-storm-xt4 have"):
+    with pytest.raises(UsageError, match=rf"no setting 'swizzle', only .*{NO_L3_DDR}, {NO_L3} have"):
         find_policy("aged+swizzle").machine(KNL)
 
 
@@ -181,7 +182,7 @@ def test_large_blocks_of_a_traced_program(
     passed = np.searchsorted(stated[1:], pages, side="right")
     np.testing.assert_array_equal(moved, pages + 16 * passed)
     assert set(passed) == {0, 1, 2}
-    with pytest.raises(UsageError, match="must be a multiple of 32 KiB on red-storm-xt4, not 8 KiB"):
+    with pytest.raises(UsageError, match=f"must be a multiple of 32 KiB on {NO_L3}, not 8 KiB"):
         workload.compile(XT4, 12, 8 << 10)
     workload.compile(XT4, 12, 32 << 10)
 
@@ -227,7 +228,7 @@ def test_a_copy_at_a_bad_distance_gains_what_the_dram_alone_says() -> None:
     ):
         after = replayed(workload, find_policy(f"contiguous+{modifier}"))
         gains[modifier] = before["time_ps"] / after["time_ps"]
-        alone = copied(XT4, 16 * MIB) / copied(load_machine(f"red-storm-xt4{setting}"), 16 * MIB + offset)
+        alone = copied(XT4, 16 * MIB) / copied(load_machine(f"{NO_L3}{setting}"), 16 * MIB + offset)
         assert gains[modifier] == pytest.approx(alone, rel=0.03), modifier
         assert (after["reads"], after["writes"]) == (before["reads"], before["writes"])
         assert (after["row_conflicts"] < before["row_conflicts"] / 10) == (alone > 1.3)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from machine_roles import EXCLUSIVE_L3, SNOOP_FILTER
 
 from pagelens._core import CancelFlag
 from pagelens.accesses.declared import declared
@@ -45,7 +46,7 @@ def seconds(name: str, machine: Machine, mebibytes: int = 16) -> Mapping[Removed
 def test_times_are_near_those_of_a_replay_for_each_machine(
     name: str, changed: Mapping[str, object], costly: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = load_machine("skx-8160").with_values(changed)
+    machine = load_machine(SNOOP_FILTER).with_values(changed)
     near = seconds(name, machine)
     monkeypatch.setattr(nearly_equal, "is_fair", lambda *_: False)
     exact = seconds(name, machine)
@@ -66,12 +67,12 @@ def test_a_sample_that_does_not_count_what_the_whole_counts_is_not_used(
 ) -> None:
     monkeypatch.setattr(nearly_equal, "SHARE", 0.5)  # it has much fewer lines than it says
     monkeypatch.setattr(nearly_equal, "nearest", lambda *_: pytest.fail("the sample was used"))
-    seconds("shallow", load_machine("skx-8160").with_values(SMALL), 8)
+    seconds("shallow", load_machine(SNOOP_FILTER).with_values(SMALL), 8)
 
 
 def compared(name: str) -> tuple[Simulation, Placement, Reference]:
     """A simulation, a placement on node 1, and what it is compared with."""
-    machine = load_machine("istanbul").with_values({"l2.size": "64 KiB", "l3.size": "768 KiB"})
+    machine = load_machine(EXCLUSIVE_L3).with_values({"l2.size": "64 KiB", "l3.size": "768 KiB"})
     simulation = Simulation(declared(name, 8 * MEBIBYTE, 2), machine, ranks=1)
     first = simulation.place(policies["random"], Node(machine, seed=1, node=0))
     reference = simulation.reference(first, CancelFlag())
@@ -126,7 +127,7 @@ def test_a_node_that_is_estimated_has_page_faults_of_its_own() -> None:
 
 
 def test_rows_of_dram_are_not_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = load_machine("skx-8160").with_values(SMALL)
+    machine = load_machine(SNOOP_FILTER).with_values(SMALL)
     simulation = Simulation(declared("shallow", 8 * MEBIBYTE, 2), machine, ranks=1)
     placement = simulation.place(policies["random"], Node(machine, 1, 0))
     monkeypatch.setattr(_Placed, "sample", lambda _: pytest.fail("a sample was replayed"))

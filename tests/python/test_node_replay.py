@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from machine_roles import INCLUSIVE_L3, NO_L3
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
@@ -17,7 +18,7 @@ MEBIBYTE = 1 << 20
 
 @pytest.fixture(scope="module")
 def red_storm() -> Machine:
-    return load_machine("red-storm-xt4")
+    return load_machine(NO_L3)
 
 
 def model(machine: Machine, tlb: _core.Tlb | None = None) -> _core.NodeModel:
@@ -122,8 +123,8 @@ def test_lines_by_phase_are_those_of_a_replay(red_storm: Machine) -> None:
 
 def test_stretches_count_like_the_whole_where_caches_hold_much_of_them() -> None:
     """What the caches held before a stretch, and hold after it, must not decide what memory is asked for."""
-    xt4 = load_machine("red-storm-xt4")
-    machine = load_machine("westmere-ep").model_copy(update={"dram": xt4.dram, "ddr": xt4.ddr})
+    xt4 = load_machine(NO_L3)
+    machine = load_machine(INCLUSIVE_L3).model_copy(update={"dram": xt4.dram, "ddr": xt4.ddr})
     cores = machine.cores.count.value
     workload = declared("cg", 128 * MEBIBYTE, cores)
     whole = Parts(workload.lines_in_order(machine), [])

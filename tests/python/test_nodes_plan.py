@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from machine_roles import CXL_NODE, TWO_SOCKETS
 from run_library import PROGRAMS, build
 from small_machine import TWO_NODES
 
@@ -73,13 +74,13 @@ def test_the_remedy_for_an_object_is_written_as_a_plan(explained: tuple[Path, st
 
 def test_an_object_without_a_site_has_no_plan(traced: tuple[Path, str]) -> None:
     workload = pl.trace(traced[0])
-    machine = load_machine("skx-6140-2s")
+    machine = load_machine(TWO_SOCKETS)
     assert build_nodes_plan(workload, machine, {"no such object": ("interleave", [0, 1])}) is None
     assert build_nodes_plan(workload, machine, {workload.objects[0].name: ("interleave", [0, 1])}) is None
 
 
 def test_weighted_takes_the_memories_without_cores_too(traced: tuple[Path, str]) -> None:
-    workload, machine = pl.trace(traced[0]), load_machine("genoa-9224-2s-cxl")
+    workload, machine = pl.trace(traced[0]), load_machine(CXL_NODE)
     for kind, nodes in (("interleave", [0, 1, 2, 3]), ("weighted", [0, 1, 2, 3, 4])):
         placed = {traced[1]: (kind, nodes_under(kind, machine))}
         plan = build_nodes_plan(workload, machine, placed)

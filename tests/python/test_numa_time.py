@@ -10,6 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_roles import (
+    CXL_NODE,
+    FOUR_NODES_A_SOCKET,
+    ONE_NODE_A_SOCKET,
+    SNOOP_FILTER,
+    TWO_NODES_A_SOCKET,
+    TWO_SOCKETS,
+    TWO_SOCKETS_ICE_LAKE,
+    TWO_SOCKETS_LATER,
+    TWO_SOCKETS_OF_CHIPLETS,
+)
 
 from pagelens.accesses.declared import Array, DeclaredWorkload, Loops, Sweep
 from pagelens.accesses.declared.loops import read, serial_first_touch, write
@@ -19,7 +30,7 @@ from pagelens.machine import Machine, NumaLoad, load_machine, modelled_times
 from pagelens.replay import Run, Simulation
 from pagelens.replay.mechanisms import NUMA_CROWDING, NUMA_LINKS
 
-TWO_NODES = ("skx-6140-2s", "clx-6240-2s", "icx-8360y-2s", "genoa-9654-2s", "milan-7763-2s")
+TWO_NODES = (TWO_SOCKETS, TWO_SOCKETS_LATER, TWO_SOCKETS_ICE_LAKE, TWO_SOCKETS_OF_CHIPLETS, ONE_NODE_A_SOCKET)
 MIB = 1 << 20
 OF_CORES = ("instructions", "l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads")
 NOTHING_ELSE = dict.fromkeys(OF_CORES, np.zeros(1))
@@ -53,19 +64,19 @@ def test_two_equal_nodes_follow_the_rules(name: str) -> None:
 def test_the_published_table_of_two_socket_machines() -> None:
     """GB/s of local, all on node 0, interleaved: from matrices of Intel MLC (see the machine files)."""
     found = {}
-    for name in ("skx-6140-2s", "clx-6240-2s", "icx-8360y-2s"):
+    for name in (TWO_SOCKETS, TWO_SOCKETS_LATER, TWO_SOCKETS_ICE_LAKE):
         machine = load_machine(name)
         shares = (np.eye(2) / 2, np.array([[0.5, 0], [0.5, 0]]), np.full((2, 2), 0.25))
         found[name] = [round(1e-9 / lines_of(machine, of)) for of in shares]
     assert found == {
-        "skx-6140-2s": [210, 69, 137],
-        "clx-6240-2s": [226, 69, 137],
-        "icx-8360y-2s": [352, 111, 223],
+        TWO_SOCKETS: [210, 69, 137],
+        TWO_SOCKETS_LATER: [226, 69, 137],
+        TWO_SOCKETS_ICE_LAKE: [352, 111, 223],
     }
 
 
 def test_reads_and_writes_take_opposite_ways_of_a_link() -> None:
-    machine = load_machine("skx-6140-2s")
+    machine = load_machine(TWO_SOCKETS)
     remote = np.array([[0, 0.5], [0.5, 0]])
     only_reads, half = (lines_of(machine, remote, writes=share) for share in (0.0, 0.5))
     assert only_reads == pytest.approx(half)  # each way has half of the lines in both
@@ -76,7 +87,7 @@ def test_reads_and_writes_take_opposite_ways_of_a_link() -> None:
 
 
 def test_pairs_of_nodes_share_the_link_between_sockets() -> None:
-    machine = load_machine("clx-8269cy-2s-snc2")
+    machine = load_machine(TWO_NODES_A_SOCKET)
     shares = np.zeros((4, 4))
     shares[2:, :2] = 0.25  # both nodes of one socket read from both of the other
     cores = np.array([0.0, 0.0, 13.0, 13.0])
@@ -84,7 +95,7 @@ def test_pairs_of_nodes_share_the_link_between_sockets() -> None:
 
 
 @given(
-    st.sampled_from([*TWO_NODES, "spr-8468-2s-snc4", "genoa-9224-2s-cxl"]),
+    st.sampled_from([*TWO_NODES, FOUR_NODES_A_SOCKET, CXL_NODE]),
     st.lists(st.floats(0, 1), min_size=2 * 64, max_size=2 * 64), st.booleans(), st.booleans(),
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)
@@ -124,7 +135,7 @@ def test_the_time_is_that_of_a_slow_rule(
 
 
 def test_a_machine_of_one_node_has_the_time_that_it_had() -> None:
-    machine = load_machine("skx-8160")
+    machine = load_machine(SNOOP_FILTER)
     lines = {"dram_reads": np.full(1, 12345.0), "dram_writes": np.full(1, 777.0)}
     counts = {**NOTHING_ELSE, **lines, "dram_time_s": np.zeros(1)}
     times = modelled_times(machine, counts, 24, "DDR")
@@ -145,7 +156,7 @@ def reader(threads: int, size: int) -> DeclaredWorkload:
 
 def small() -> Machine:
     """Two sockets of Skylake with caches and memories of a sixteenth, so that small programs fill them."""
-    return load_machine("skx-6140-2s").with_values(
+    return load_machine(TWO_SOCKETS).with_values(
         {
             "l2.size": "64 KiB",
             "l3.size": "1584 KiB",

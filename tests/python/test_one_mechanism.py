@@ -5,6 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from machine_roles import (
+    CACHE_MODE,
+    CACHED_OPTANE,
+    FLAT_MODE,
+    INCLUSIVE_L3,
+    NO_L3,
+    PIPELINE,
+    SLICED_L3,
+    SNOOP_FILTER,
+)
 from small_machine import small
 
 from pagelens.accesses.trace import open_trace
@@ -54,7 +64,7 @@ class Case:
 
 SMALL = "small"  # a memory-side cache of 64 MiB
 SIXTEENTH = "sixteenth"  # KNL's 68 cores with a sixteenth of its memories: they are what all wait for
-AT_ONCE = "spr-8480 at once"  # loads and lines between its caches take no turns
+AT_ONCE = f"{PIPELINE} at once"  # loads and lines between its caches take no turns
 ROWS = "rows"  # the same with a DRAM of one channel and open pages, whose map is plain
 NARROW_ROWS = "narrow rows"  # and with a quarter of the cache
 
@@ -66,45 +76,47 @@ def in_one_channel(machine: Machine) -> Machine:
 
 MADE: dict[str, Callable[[], Machine]] = {
     SMALL: small,
-    SIXTEENTH: lambda: shrink(load_machine("cori-knl-cache"), 1 / 16),
+    SIXTEENTH: lambda: shrink(load_machine(CACHE_MODE), 1 / 16),
     ROWS: lambda: in_one_channel(MADE[SIXTEENTH]()),
-    AT_ONCE: lambda: load_machine("spr-8480").with_values({"cores.transfers": "at once"}),
-    NARROW_ROWS: lambda: in_one_channel(shrink(load_machine("cori-knl-cache"), 1 / 64)),
+    AT_ONCE: lambda: load_machine(PIPELINE).with_values({"cores.transfers": "at once"}),
+    NARROW_ROWS: lambda: in_one_channel(shrink(load_machine(CACHE_MODE), 1 / 64)),
 }
 
 CASES = (
     # 32 lines 64 KiB apart lie in one set of 16 ways; L3's hash spreads them.
-    Case("L2 conflicts", "skx-8160", "contiguous", "volatile char* a = reserve(2 * MIB); touch(a, 2 * MIB);",
+    Case("L2 conflicts", SNOOP_FILTER, "contiguous",
+         "volatile char* a = reserve(2 * MIB); touch(a, 2 * MIB);",
          "for (int i = 0; i < 3000; ++i) for (long n = 0; n < 32; ++n) a[n << 16];"),
     # 128 pages 1 MiB apart: more than L2 holds, and 128 lines for each of 64 sets of 20 ways.
-    Case("L3 conflicts", "sandy-bridge-ep", "contiguous",
+    Case("L3 conflicts", SLICED_L3, "contiguous",
          "volatile char* a = reserve(128 * MIB); touch(a, 128 * MIB);",
          "for (int i = 0; i < 4; ++i) for (long page = 0; page < 128; ++page)"
          " for (int line = 0; line < 64; ++line) a[page * MIB + line * 64];"),
     # Before a memory-side cache some sets are simulated, so both use many. 20 lines for half of L2's sets of
     # 16 ways; every second page of 32 MiB, 256 lines for half of L3's sets of 16 x 11 ways.
-    Case("L2 conflicts", "optane-memory-mode", "contiguous",
+    Case("L2 conflicts", CACHED_OPTANE, "contiguous",
          "volatile char* a = reserve(2 * MIB); touch(a, 2 * MIB);",
          "for (int i = 0; i < 12; ++i) for (long n = 0; n < 20; ++n)"
          " for (long at = 0; at < MIB / 32; at += 64) a[(n << 16) + at];"),
-    Case("L3 conflicts", "optane-memory-mode", "contiguous",
+    Case("L3 conflicts", CACHED_OPTANE, "contiguous",
          "volatile char* a = reserve(32 * MIB); touch(a, 32 * MIB);",
          "for (int i = 0; i < 6; ++i) for (long page = 0; page < 8192; page += 2)"
          " for (int line = 0; line < 64; ++line) a[page * 4096 + line * 64];"),
     # 68 x 7 lines for each of 128 sets of 38 x 12 entries. Two cores' lines fit their L2, 14 for a set of 16
     # ways; those of one do not fit its L1.
-    Case("snoop filter", "cori-knl-flat", "2m", "volatile char* a = reserve(2 * MIB); touch(a, 2 * MIB);",
+    Case("snoop filter", FLAT_MODE, "2m", "volatile char* a = reserve(2 * MIB); touch(a, 2 * MIB);",
          "for (int i = 0; i < 60; ++i) for (long page = 0; page < 7; ++page)"
          " for (int line = 0; line < 128; ++line) a[page * (MIB / 8) + line * 64];", ranks=68),
     # A line of each of 4096 pages: 256 KiB of lines, spread over all sets of L2, and more pages than any TLB.
-    Case("page walks", "skx-8160", "contiguous", "volatile char* a = reserve(16 * MIB); touch(a, 16 * MIB);",
+    Case("page walks", SNOOP_FILTER, "contiguous",
+         "volatile char* a = reserve(16 * MIB); touch(a, 16 * MIB);",
          "for (int i = 0; i < 30; ++i) for (long page = 0; page < 4096; ++page)"
          " a[page * 4096 + page / 16 % 64 * 64];"),
     Case("page walks", SMALL, "contiguous", "volatile char* a = reserve(4 * MIB); touch(a, 4 * MIB);",
          "for (int i = 0; i < 30; ++i) for (long page = 0; page < 1024; ++page)"
          " a[page * 4096 + page / 16 % 64 * 64];"),
     # Lines of two arrays 16 MiB apart in turn, once: other rows of the same bank.
-    Case("row conflicts", "red-storm-xt4", "contiguous",
+    Case("row conflicts", NO_L3, "contiguous",
          "volatile char *a = reserve(32 * MIB), *b = a + 16 * MIB; touch(a, 32 * MIB);",
          "for (long at = 0; at < 8 * MIB; at += 64) { a[at]; b[at]; }"),
     # The same 1 MiB apart, on a map with exclusive ors: bit 20 is only the row's. If they took turns, lines
@@ -118,7 +130,7 @@ CASES = (
     Case("row conflicts", ROWS, "contiguous", "",
          "volatile char* a = reserve(4 * MIB); touch(a, 4 * MIB);", ranks=68),
     # A sweep over twice what L2 and L3 hold.
-    Case("cache capacity", "westmere-ep", "contiguous",
+    Case("cache capacity", INCLUSIVE_L3, "contiguous",
          "volatile char* a = reserve(26 * MIB); touch(a, 26 * MIB);",
          "for (int i = 0; i < 2; ++i) for (long at = 0; at < 26 * MIB; at += 64) a[at];"),
     # Three quarters of a direct-mapped cache, with frames at random.
@@ -155,9 +167,9 @@ def test_the_mechanism_that_a_program_suffers_from_is_named(
 def test_a_slow_node_is_named_where_a_program_computes(
     compile_c: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    cores = load_machine("skx-8160").cores
+    cores = load_machine(SNOOP_FILTER).cores
     seed = next(seed for seed in range(1000) if cores.frequency_factor(seed, 0) < 0.96)
-    case = Case("core frequency", "skx-8160", "contiguous", "volatile long sum = 0; long x = 1;",
+    case = Case("core frequency", SNOOP_FILTER, "contiguous", "volatile long sum = 0; long x = 1;",
                 "for (int i = 0; i < 1000000; ++i) x = 3 * x + i; sum = x;")  # fmt: skip
     found = attributed(case, compile_c(PROGRAM % (HEADER, case.before, case.kernel)), tmp_path, seed)
     assert found.time_s * cores.frequency_factor(seed, 0) == pytest.approx(found.unburdened_s)

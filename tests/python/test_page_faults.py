@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE, CHIPLETS
 
 import pagelens as pl
 from pagelens.accesses.declared import declared
@@ -29,7 +30,7 @@ large = { value = "100 us", input = "by hand" }
 ARRAYS = 3 * (2 << 20)  # bytes of a triad, of which each page is written once
 
 
-def machine(price: str = PRICE, base: str = "genoa-9654") -> Machine:
+def machine(price: str = PRICE, base: str = CHIPLETS) -> Machine:
     return parse_machine((FILE.format(base=base) + price).encode(), "here")
 
 
@@ -95,7 +96,7 @@ def test_dear_faults_leave_open_whether_placement_matters() -> None:
 
 def test_a_memory_side_cache_has_no_price_of_pages() -> None:
     with pytest.raises(UsageError, match=r"page_fault.*no effect"):
-        machine(base="cori-knl-cache")
+        machine(base=CACHE_MODE)
 
 
 READ_PRICE = """zero = { value = "0.5 us", input = "by hand" }

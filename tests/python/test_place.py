@@ -16,6 +16,7 @@ import pytest
 from drawn_profile import MIB, drawn, profile_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_roles import AVX512, FLAT_BEHIND_L3, FLAT_MODE, GPU
 from machine_trees import lay_out
 from scipy.optimize import milp
 from traced_program import GOLDEN, traced_c
@@ -143,8 +144,8 @@ def test_the_cost_is_the_time_model_of_the_lines_in_either_memory(seed: int, of_
 @settings(max_examples=20, deadline=None)
 def test_a_job_in_one_memory_takes_as_long_as_on_a_machine_with_this_memory_alone(seed: int) -> None:
     random = np.random.default_rng(seed)
-    flat, core = load_machine("cori-knl-flat"), drawn_core(random, 3)
-    pipeline = load_machine("skx-6148").pipeline
+    flat, core = load_machine(FLAT_MODE), drawn_core(random, 3)
+    pipeline = load_machine(AVX512).pipeline
     machine = flat.model_copy(update={"pipeline": pipeline})
     names = ("instructions", "l2_references", "l2_misses", "l3_hits", "core_forwards", "stlb_hits", "walks",
              "walker_loads", "dram_reads", "dram_writes", "dram_time_s")  # fmt: skip
@@ -211,7 +212,7 @@ def test_moments_that_bind_enter_the_program_however_many_there_are(seed: int) -
 
 def test_both_memories_at_work_are_faster_than_the_fast_one_alone() -> None:
     lines = np.array([[0.0, 1e8]])
-    known = profile_of(lines, 0 * lines, np.array([[0.0, 64 * MIB]]), machine="xeon-max-flat")
+    known = profile_of(lines, 0 * lines, np.array([[0.0, 64 * MIB]]), machine=FLAT_BEHIND_L3)
     fast, slow = known.machine.fast_memory, known.machine.ddr
     assert fast is not None
     model = TimeModel.of(known)
@@ -269,7 +270,7 @@ def test_ctrl_c_between_tracing_and_placing_is_a_line(
 
     monkeypatch.setattr("pagelens.place.assignment.check_fits", interrupted)
     triad = ("--workload", "stream-triad", "--size", "300MB", "-o", "out", "--quiet")
-    run = in_process("place", "--machine", "cori-knl-flat", *triad)
+    run = in_process("place", "--machine", FLAT_MODE, *triad)
     assert (run.returncode, run.stdout) == (130, "")
     assert run.stderr == "pagelens: interrupted before all was written; the same command begins anew\n"
 
@@ -308,7 +309,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_traced_programs_profile_has_each_objects_lines_of_memory(traced: Path) -> None:
     workload = open_trace(traced)
-    found = profile(workload, load_machine("cori-knl-flat"), ranks=4)
+    found = profile(workload, load_machine(FLAT_MODE), ranks=4)
     by_name = {known.name.split(" ")[0]: known.index for known in found.objects}
     hot, cold, table = by_name["hot"], by_name["cold"], by_name["table"]
     lines = 4 * (4 << 20) / 64  # of 4 ranks
@@ -323,7 +324,7 @@ def test_a_traced_programs_profile_has_each_objects_lines_of_memory(traced: Path
 
 
 def test_the_plan_names_what_the_program_uses_most(traced: Path, tmp_path: Path, pagelens: Run) -> None:
-    command = ["place", "--machine", "cori-knl-flat"]
+    command = ["place", "--machine", FLAT_MODE]
     out = tmp_path / "out"
     run = pagelens(*command, "--capacity", "20%", "--json", "-o", out, traced)
     report = json.loads(run.stdout)
@@ -355,7 +356,7 @@ def test_a_program_without_anything_to_place_has_a_report(
     compile_c: Callable[[str], Path], pagelens: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     run = pagelens(
-        "place", "--machine", "cori-knl-flat", "-o", "out", "--", compile_c("int main(void) { return 0; }")
+        "place", "--machine", FLAT_MODE, "-o", "out", "--", compile_c("int main(void) { return 0; }")
     )
     assert run.returncode == 0, run.stderr
     assert "Nothing here can be placed" in run.stdout
@@ -365,7 +366,7 @@ def test_the_answer_comes_first_and_fits_the_screen_however_slow_the_slow_memory
     pagelens: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     triad = ("--workload", "stream-triad", "--size", "600MB")
-    run = pagelens("place", "--machine", "gpu-host", *triad, "--capacity", "50%", "--moves", "-o", "out")
+    run = pagelens("place", "--machine", GPU, *triad, "--capacity", "50%", "--moves", "-o", "out")
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith("With the best static placement the program takes")
     rows = re.findall(r"^(.* [\d.]+ [mun]?s +[\d.]+x) +\d+% ", run.stdout, re.MULTILINE)
@@ -379,14 +380,14 @@ def test_the_answer_comes_first_and_fits_the_screen_however_slow_the_slow_memory
 def test_a_job_larger_than_the_machine_is_refused_in_a_line(
     pagelens: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
-    run = pagelens("place", "--machine", "gpu-host", "--workload", "hydro", "--size", "100TB")
+    run = pagelens("place", "--machine", GPU, "--workload", "hydro", "--size", "100TB")
     assert run.returncode == 2
     assert re.fullmatch(r"pagelens: --size: 100 TB is more than .* name at most 256 GiB, .*\n", run.stderr)
 
 
 def test_shares_of_a_plan_are_not_rounded_up(traced: Path) -> None:
     workload = open_trace(traced)
-    found = profile(workload, load_machine("cori-knl-flat"), ranks=4)
+    found = profile(workload, load_machine(FLAT_MODE), ranks=4)
     plan = build_plan(found, workload, np.full(len(found.objects), 0.20076), 1e6)
     assert {one.share for one in plan.objects} == {0.2007}
 
@@ -397,7 +398,7 @@ def test_a_programs_name_may_be_any(
 ) -> None:
     app = tmp_path / os.fsdecode(name)
     shutil.copy(compile_c("int main(void) { return 0; }"), app)
-    run = pagelens("place", "--machine", "cori-knl-flat", "-o", "out", "--", app)
+    run = pagelens("place", "--machine", FLAT_MODE, "-o", "out", "--", app)
     assert run.returncode == (2 if said else 0), run.stderr
     assert said in run.stderr
     assert "Traceback" not in run.stderr
@@ -441,7 +442,7 @@ def test_mappings_and_variables_of_one_name_have_their_places_in_a_plan(
     (tmp_path / "other.c").write_text(OTHER)
     app = tmp_path / name
     subprocess.run(["gcc", "-O1", "-g", "-o", app, tmp_path / "main.c", tmp_path / "other.c"], check=True)
-    run = pagelens("place", "--machine", "cori-knl-flat", "--json", "-o", "out", "--", app)
+    run = pagelens("place", "--machine", FLAT_MODE, "--json", "-o", "out", "--", app)
     assert run.returncode == 0, run.stderr
     report, plan = json.loads(run.stdout), read_plan(tmp_path / "out" / "plan.toml")
     large = [known for known in report["objects"] if known["bytes"] >= 1 << 20 and known["blocks"] < 2]
@@ -458,7 +459,7 @@ def test_mappings_and_variables_of_one_name_have_their_places_in_a_plan(
 
 
 def test_declared_loops_are_placed_loop_by_loop() -> None:
-    machine = load_machine("cori-knl-flat")
+    machine = load_machine(FLAT_MODE)
     found = profile(declared("hydro", 64 * MIB, 2), machine, ranks=34)
     assert "steps" in found.phases
     names = {known.name: known.index for known in found.objects}
@@ -468,7 +469,7 @@ def test_declared_loops_are_placed_loop_by_loop() -> None:
 
 
 def test_a_larger_cache_of_the_slow_memory_is_no_slower() -> None:
-    machine = load_machine("cori-knl-flat")
+    machine = load_machine(FLAT_MODE)
     program = declared("cg", 256 * MIB, 2)
     course = timeline(program, machine, 1)
     modes = cache_modes(
@@ -574,7 +575,7 @@ def test_the_plan_is_measured_without_what_starts_it_and_never_without_it(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     app, plan = traced.with_name("arrays"), tmp_path / "plan.toml"
     workload = open_trace(traced)
-    found = profile(workload, load_machine("cori-knl-flat"), ranks=1)
+    found = profile(workload, load_machine(FLAT_MODE), ranks=1)
     write_plan(build_plan(found, workload, np.ones(len(found.objects)), 64 * MIB), plan)
     nodes = {}
     for number in (0, 1):
@@ -681,7 +682,7 @@ def test_blocks_that_are_small_on_average_may_not_move() -> None:
 def test_a_plan_has_moves_only_where_they_gain(
     traced: Path, pagelens: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    run = pagelens("place", "--machine", "cori-knl-flat", "--capacity", "20%", "--moves", "-o", "out", traced)
+    run = pagelens("place", "--machine", FLAT_MODE, "--capacity", "20%", "--moves", "-o", "out", traced)
     assert run.returncode == 0, run.stderr
     said = " ".join(run.stdout.split())
     assert (

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
+from machine_roles import FLAT_BEHIND_L3
 from traced_program import traced_c
 
 from pagelens.place import read_plan
@@ -38,7 +39,7 @@ def test_each_rank_of_a_job_is_placed_by_its_own_objects(tmp_path: Path, pagelen
     for rank in range(2):
         (folder := tmp_path / f"rank-{rank}").mkdir()
         paths.append(traced_c(folder, RANK.format(hot=rank)))
-    words = ("--machine", "xeon-max-flat", "--capacity", "50%", "--ranks", "56", "-o", tmp_path / "out")
+    words = ("--machine", FLAT_BEHIND_L3, "--capacity", "50%", "--ranks", "56", "-o", tmp_path / "out")
     done = pagelens("place", *paths, *words, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

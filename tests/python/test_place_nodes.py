@@ -3,6 +3,7 @@
 from itertools import product
 
 import pytest
+from machine_roles import SNOOP_FILTER
 from small_machine import initialised_by_one_thread, two_nodes
 
 from pagelens.accesses.declared import Array, DeclaredWorkload, Loops, Sweep
@@ -123,4 +124,4 @@ def test_objects_that_gain_nothing_elsewhere_stay_with_first_touch(machine: Mach
 
 def test_a_machine_of_one_node_has_nothing_to_choose(workload: DeclaredWorkload) -> None:
     with pytest.raises(UsageError, match="has one NUMA node; name one with several"):
-        place_on_nodes(workload, load_machine("skx-8160"), 1)
+        place_on_nodes(workload, load_machine(SNOOP_FILTER), 1)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import FLAT_BEHIND_L3, FLAT_MODE, SLOW_SOCKET
 from traced_program import traced_c
 
 from pagelens import _core
@@ -21,11 +22,9 @@ from pagelens.place.time_model import TimeModel
 from pagelens.replay.whole_node import NodeCounts, Parts, node_model, replay_node
 
 SOME = sum(1 << place for place in traffic.SETS)
-MACHINES = ("cori-knl-flat", "sandy-bridge-two-socket", "xeon-max-flat")
+MACHINES = (FLAT_MODE, SLOW_SOCKET, FLAT_BEHIND_L3)
 # The tests that replay every line take the longest: make test has one machine of them.
-ONE_QUICKLY = [
-    name if name == "cori-knl-flat" else pytest.param(name, marks=pytest.mark.long) for name in MACHINES
-]
+ONE_QUICKLY = [name if name == FLAT_MODE else pytest.param(name, marks=pytest.mark.long) for name in MACHINES]
 
 # Three arrays: swept, gathered at random and updated; and small blocks that come and go.
 PROGRAM = """
@@ -100,7 +99,7 @@ def test_a_program_of_some_sets_is_the_whole_one_in_them(traced: Path, name: str
 
 def test_what_the_sample_counts_of_all_lines_is_what_the_survey_does(traced: Path) -> None:
     workload = open_trace(traced)
-    sample = workload.timeline(Cut(load_machine("cori-knl-flat"), 20, SOME)).sample
+    sample = workload.timeline(Cut(load_machine(FLAT_MODE), 20, SOME)).sample
     assert sample is not None
     fetched = [known.lines for known in workload.objects]  # streaming stores, of which it has none, apart
     assert sample.seen.sum(axis=0).tolist() == fetched
@@ -117,7 +116,7 @@ def test_a_sampled_profile_is_close_to_that_of_every_line_of_every_rank(
 
     (Of a Xeon Max's L3 as much as all ranks have is where hits and misses turn over: more ranks there.)
     """
-    machine, ranks = load_machine(name), 16 if name == "xeon-max-flat" else 8
+    machine, ranks = load_machine(name), 16 if name == FLAT_BEHIND_L3 else 8
     monkeypatch.setattr(traffic, "FEWEST_SAMPLED", 1 << 30)
     monkeypatch.setattr(traffic, "STRETCHES_OF_WHOLE", 1 << 30)
     whole = profile(open_trace(traced), machine, ranks)
@@ -148,7 +147,7 @@ def test_a_sampled_profile_is_close_to_that_of_every_line_of_every_rank(
 def test_a_sampled_profile_is_the_same_each_time_and_on_any_number_of_processors(
     traced: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = load_machine("sandy-bridge-two-socket")
+    machine = load_machine(SLOW_SOCKET)
     monkeypatch.setattr(traffic, "FEWEST_SAMPLED", 0)
     found = []
     for processors in (1, 3):
@@ -176,11 +175,11 @@ def test_cache_mode_from_a_sample_is_close_to_that_of_all_lines(
 
 def test_a_part_of_a_group_has_its_part_of_what_the_group_shares() -> None:
     for name, ranks, threads, simulated in (
-        ("sandy-bridge-two-socket", 8, 1, 2),
-        ("sandy-bridge-two-socket", 1, 8, 1),
-        ("xeon-max-flat", 56, 1, 7),
-        ("xeon-max-flat", 7, 8, 7),
-        ("cori-knl-flat", 2, 1, 2),
+        (SLOW_SOCKET, 8, 1, 2),
+        (SLOW_SOCKET, 1, 8, 1),
+        (FLAT_BEHIND_L3, 56, 1, 7),
+        (FLAT_BEHIND_L3, 7, 8, 7),
+        (FLAT_MODE, 2, 1, 2),
     ):
         machine = load_machine(name)
         part, left = traffic._part_of_group(machine, ranks, threads)
@@ -197,7 +196,7 @@ def test_a_part_of_a_group_has_its_part_of_what_the_group_shares() -> None:
 def test_small_traces_and_declared_loops_have_every_line(
     traced: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = load_machine("xeon-max-flat")
+    machine = load_machine(FLAT_BEHIND_L3)
     monkeypatch.setattr(traffic, "FEWEST_SAMPLED", open_trace(traced).trace.event_bytes)
     assert traffic.sampled_sets(open_trace(traced), machine, 56).bit_count() == 2
     monkeypatch.setattr(traffic, "FEWEST_SAMPLED", open_trace(traced).trace.event_bytes + 1)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machine_roles import FLAT_MODE
 
 from pagelens import _core
 from pagelens.accesses.region_names import region_bytes, region_text
@@ -27,10 +28,10 @@ from pagelens.run.memory_tiers import Tiers
 from pagelens.run.plan_file import handed_plan
 from pagelens.run.plan_sites import Located
 
-TEXT = """
+TEXT = f"""
 format = 1
 program = "hydro"
-machine = "cori-knl-flat"
+machine = "{FLAT_MODE}"
 capacity = "1GiB"
 [[modules]]
 name = "hydro"
@@ -47,7 +48,7 @@ bytes = "3MB"
 tier = "fast"
 share = 0.5
 phases = ["solve"]
-shares = { solve = 0.0, "the set-up" = 1.0 }
+shares = {{ solve = 0.0, "the set-up" = 1.0 }}
 """
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE
 from numpy.typing import NDArray
 from small_machine import small
 
@@ -19,7 +20,7 @@ Frames = NDArray[np.uint32]
 
 ROOT = Path(__file__).parents[2]
 GIB = 1 << 30
-KNL = load_machine("cori-knl-cache")
+KNL = load_machine(CACHE_MODE)
 JOB = Job(3 * GIB, KNL)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 import synthetic
+from machine_roles import CACHE_MODE, NO_L3, SNOOP_FILTER
 from test_same_results import FOLDER
 
 import pagelens
@@ -194,7 +195,7 @@ def test_intervals_hold_what_they_should_where_nodes_are_of_two_kinds() -> None:
 
 def test_of_nodes_that_are_alike_four_are_enough(tmp_path: Path) -> None:
     changed = {"cores.count": 8, "fast_memory.size": "128 MiB", "ddr.size": "1 GiB"}
-    machine = pagelens.machine("cori-knl-cache").with_values(changed)
+    machine = pagelens.machine(CACHE_MODE).with_values(changed)
 
     def nodes(**options: Any) -> int:
         program = pagelens.workload("stream-triad", size="40MB")
@@ -212,7 +213,7 @@ def test_nobody_makes_the_answer_so_far_where_nobody_sees_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ensembles, "so_far", lambda _: pytest.fail("it was made"))
-    program, machine = pagelens.workload("stream-triad", size="10MB"), pagelens.machine("red-storm-xt4")
+    program, machine = pagelens.workload("stream-triad", size="10MB"), pagelens.machine(NO_L3)
     pagelens.simulate(program, machine, ["contiguous"], nodes=1, output=tmp_path, progress=False)
 
 
@@ -221,7 +222,7 @@ def test_of_nodes_that_are_alike_one_stands_for_all_in_what_costs_the_time(tmp_p
     judge = ByPrecision(PRECISION, NODES)
     assert judge.alike(drawn({"aged": 0.001, "random": 0.1}, random, 8))
     assert not judge.alike(drawn({"aged": 0.03, "random": 0.0}, random, 8))
-    program, machine = pagelens.workload("stream-triad", size="10MB"), pagelens.machine("red-storm-xt4")
+    program, machine = pagelens.workload("stream-triad", size="10MB"), pagelens.machine(NO_L3)
     for options, nodes in (({"precision": PRECISION}, 1), ({"nodes": 4}, 2)):
         found = pagelens.simulate(
             program, machine, ["contiguous"], output=tmp_path, progress=False, **options
@@ -242,13 +243,13 @@ def test_a_precision_is_a_share() -> None:
             parse_share(text)
     with pytest.raises(pagelens.UsageError, match="precision: 2"):
         pagelens.simulate(
-            pagelens.workload("stream-triad", size="300MB"), pagelens.machine("skx-8160"), precision=2
+            pagelens.workload("stream-triad", size="300MB"), pagelens.machine(SNOOP_FILTER), precision=2
         )
 
 
 def test_two_nodes_confirm_what_the_bounds_of_the_time_say_already(tmp_path: Path) -> None:
     changed = {"cores.count": 8, "fast_memory.size": "128 MiB", "ddr.size": "1 GiB"}
-    machine = pagelens.machine("cori-knl-cache").with_values(changed)
+    machine = pagelens.machine(CACHE_MODE).with_values(changed)
     slow = machine.with_values({"cores.frequency": "1 MHz"})
     program = pagelens.workload("stream-triad", size="40MB")
     found = pagelens.simulate(program, slow, ["aged", "random"], output=tmp_path, progress=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import TWO_SOCKETS
 
 from pagelens.accesses.job import JobWorkload
 from pagelens.accesses.rank_meetings import of_some
@@ -39,7 +40,7 @@ def recorded(path: Path, steps: list[int | Event]) -> Path:
 
 
 def seconds(paths: list[Path], ranks: int | None = None) -> float:
-    found = simulate(traces(paths), machine("skx-6140-2s"), ["aged"], 1, ranks=ranks, progress=False)
+    found = simulate(traces(paths), machine(TWO_SOCKETS), ["aged"], 1, ranks=ranks, progress=False)
     return float(found.placements["time_s"].sum())
 
 
@@ -60,7 +61,7 @@ def test_each_rank_of_a_pipeline_waits_for_the_one_before(tmp_path: Path) -> Non
     assert "no regions are marked" in traces(at_once).statements[0]
     assert seconds(in_turn) == pytest.approx(3 * seconds(at_once), rel=0.01)
     few = {"policies": ["aged"], "nodes": 1, "progress": False}
-    explanation = explain(simulate(job, machine("skx-6140-2s"), **few))
+    explanation = explain(simulate(job, machine(TWO_SOCKETS), **few))
     found = explanation.program.job
     assert found is not None
     assert [of.rank for of in found.waits] == [0, 1, 2]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_roles import TWO_SOCKETS
 
 from pagelens.accesses.job import JobWorkload
 from pagelens.accesses.rank_rounds import JobRounds, common_rounds
@@ -111,7 +112,7 @@ def test_waiting_is_no_work_and_each_rank_in_turn_is_waited_for(tmp_path: Path) 
     turns = [[40 * million, million], [million, 40 * million]]
     pair = [recorded(tmp_path / str(rank), work, 2) for rank, work in enumerate(turns)]
     alone = [recorded(tmp_path / f"{rank} alone", work, 0) for rank, work in enumerate(turns)]
-    model = machine("skx-6140-2s")
+    model = machine(TWO_SOCKETS)
 
     def seconds(paths: list[Path]) -> float:
         return float(simulate(traces(paths), model, ["aged"], 1, progress=False).placements["time_s"].sum())

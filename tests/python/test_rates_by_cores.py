@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE, CHIPLETS, TWO_SOCKETS_OF_CHIPLETS
 
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, modelled_times, parse_machine
@@ -17,7 +18,7 @@ by_cores = {{ value = {rows}, input = "by hand" }}
 ROWS = '[[1, "46.08 GB/s"], [9, "414.72 GB/s"]]'  # of 460.8 GB/s
 
 
-def machine(rows: str = ROWS, base: str = "genoa-9654") -> Machine:
+def machine(rows: str = ROWS, base: str = CHIPLETS) -> Machine:
     return parse_machine(FILE.format(base=base, rows=rows).encode(), "here")
 
 
@@ -37,7 +38,7 @@ def test_rows_that_say_nothing_are_refused(rows: str) -> None:
         machine(rows)
 
 
-@pytest.mark.parametrize("base", ["genoa-9654-2s", "cori-knl-cache"])
+@pytest.mark.parametrize("base", [TWO_SOCKETS_OF_CHIPLETS, CACHE_MODE])
 def test_a_machine_of_several_memories_has_none(base: str) -> None:
     with pytest.raises(UsageError, match="only memory"):
         machine(base=base)

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from machine_roles import SNOOP_FILTER
 
 from pagelens import _core
 from pagelens.machine import load_machine
@@ -39,7 +40,7 @@ def test_every_header_is_registered() -> None:
 @pytest.mark.parametrize("name", sorted(_core.Replacement.__members__))
 @pytest.mark.parametrize("ideal", [frozenset(), frozenset({"l3"})])
 def test_every_policy_builds_a_cache_and_its_ideal_twin(name: str, ideal: frozenset[str]) -> None:
-    machine, l3 = load_machine("skx-8160"), l3_with(name)
+    machine, l3 = load_machine(SNOOP_FILTER), l3_with(name)
     levels = Levels(simulate_l1=False, ideal=ideal)
     caches = build_caches(2, machine.l1, machine.l2, None, l3, None, levels, seed=1)
     assert caches.cores == 2

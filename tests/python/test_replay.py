@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_BEHIND_L3, CACHE_MODE, FLAT_MODE
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
@@ -23,7 +24,7 @@ from pagelens.replay.memory_side import (
 )
 from pagelens.replay.whole_node import Parts, node_model, replay_node
 
-KNL = load_machine("cori-knl-cache")
+KNL = load_machine(CACHE_MODE)
 RANKS = 40  # on a Xeon Max
 SMALL = 10**8  # bytes: a job whose replay takes a moment
 
@@ -112,7 +113,7 @@ def test_large_pages_apply_the_l2_when_compiling() -> None:
     assert small["l2_accesses"][-1] > 0
     assert large["l2_accesses"].sum() == 0
     assert large["msc_reads"][-1] == pytest.approx(small["msc_reads"][-1], rel=0.05)
-    flat = load_machine("cori-knl-flat")
+    flat = load_machine(FLAT_MODE)
     no_cache = by_phase(run(workload, state, "aged", 68, machine=flat))
     assert no_cache["msc_misses"].sum() == 0
     assert no_cache["msc_reads"][-1] == pytest.approx(small["msc_reads"][-1], rel=0.05)
@@ -126,7 +127,7 @@ def test_behind_an_l3_the_sampled_replay_asks_memory_for_what_the_whole_one_does
 ) -> None:
     """Copies that are twice an L2, and together somewhat less than all L2s and L3."""
     monkeypatch.setattr("pagelens.replay.memory_side._LINES_BEFORE_L3", 16)  # of few lines a sample
-    machine = load_machine("xeon-max-cache")
+    machine = load_machine(CACHE_BEHIND_L3)
     assert mechanisms_of_caches(machine) == ("L2 conflicts", "L3 conflicts", "snoop filter")
     workload, state = declared("stream-triad", 4_200_000, 1), age_node(machine, 1, 0)
     placement = policies[policy].place(machine, state)
@@ -143,7 +144,7 @@ def test_behind_an_l3_the_sampled_replay_asks_memory_for_what_the_whole_one_does
 
 def test_the_twins_of_an_l3_have_the_sampled_share_of_its_lines() -> None:
     """Fully associative they keep copies that fit L2s and L3 together, and nothing of larger ones."""
-    machine = load_machine("xeon-max-cache")
+    machine = load_machine(CACHE_BEHIND_L3)
     state = age_node(machine, 1, 0)
 
     def loop(size: int, without: tuple[str, ...]) -> dict[str, int]:
@@ -180,7 +181,7 @@ def test_the_ideal_twin_has_no_conflicts_and_is_the_same_for_every_policy() -> N
 
 def test_a_job_larger_than_the_node_is_refused_with_the_remedy() -> None:
     workload = declared("stream-triad", 4 * 10**9, 1)
-    with pytest.raises(UsageError, match=r"ranks: 68 on cori-knl-cache: .*fewer ranks"):
+    with pytest.raises(UsageError, match=rf"ranks: 68 on {CACHE_MODE}: .*fewer ranks"):
         run(workload, age_node(KNL, 1, 0), "aged", 68)
 
 

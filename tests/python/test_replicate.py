@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_roles import TWO_SOCKETS
 
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.trace_recorder import TraceRecorder
@@ -15,7 +16,7 @@ from pagelens.replay import Simulation
 from pagelens.replay.numa import NumaLines, replicated
 
 MIB, BASE = 1 << 20, 0x7F00_0000_0000
-MACHINE = "skx-6140-2s"
+MACHINE = TWO_SOCKETS
 LINES = 8  # of each drawn object
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from machine_roles import CACHED_OPTANE
 
 from pagelens.cli.text.reproduce import render_terminal
 from pagelens.machine import load_machine, range_ends
@@ -16,7 +17,7 @@ from pagelens.reproduce.ranges import SEEDS, with_ranges
 from pagelens.reproduce.result import Reproduction, row_from_json
 from pagelens.reproduce.study import Findings, Study
 
-MACHINE = "optane-memory-mode"  # states a range for ddr.bandwidth and ddr.write_bandwidth
+MACHINE = CACHED_OPTANE  # states a range for ddr.bandwidth and ddr.write_bandwidth
 
 
 def of_write_bandwidth(published: float, within: float = NEAR) -> Row:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE, NO_L3, SNOOP_FILTER
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
@@ -162,7 +163,7 @@ def test_pages_come_in_the_order_of_the_first_touch() -> None:
 
 def test_three_lines_do_not_fit_two_ways() -> None:
     """At these OFFSETs neighbouring arrays lie a multiple of 32 KiB apart. One line further they fit."""
-    xt4, triad = load_machine("red-storm-xt4"), STREAM_C.kernels["triad"]
+    xt4, triad = load_machine(NO_L3), STREAM_C.kernels["triad"]
     ordinary, streaming = _core.AccessKind.write, _core.AccessKind.stream_store
     assert l2_hits(xt4, Stream(2_000_000, 2_944), triad, ordinary) == pytest.approx(3 - 3 / 8)
     assert l2_hits(xt4, Stream(2_000_000, 2_952), triad, ordinary) == 0
@@ -172,7 +173,7 @@ def test_three_lines_do_not_fit_two_ways() -> None:
 
 def test_a_point_counts_what_stream_moves() -> None:
     """Triad with ordinary stores moves four lines for every eight elements, and STREAM counts three."""
-    xt4 = load_machine("red-storm-xt4")
+    xt4 = load_machine(NO_L3)
     cost = run(xt4, Stream(2_000_000, 4_096), STREAM_C.kernels["triad"], lines=4_096, warm_up=8_192)
     assert cost.bandwidth == pytest.approx(24 / cost.seconds)
     assert xt4.ddr.bandwidth.value * 3 / 4 > cost.bandwidth > xt4.ddr.bandwidth.value / 4
@@ -181,7 +182,7 @@ def test_a_point_counts_what_stream_moves() -> None:
 
 def test_dgemm_by_hand() -> None:
     """If no snoop filter bounds the L2s, they keep A. Slivers of B, tiles of C, and C from DRAM come anew."""
-    machine = load_machine("skx-8160")
+    machine = load_machine(SNOOP_FILTER)
     slivers, cores = 4, machine.cores.count.value
     b_lines, c_lines = 384 * 14 * 8 // 64, 240 * 14 * 8 // 64
     unbounded = Dgemm(machine.model_copy(update={"snoop_filter": None}))
@@ -226,7 +227,7 @@ def test_what_is_bound_by_memory_is_what_fast_memory_gains() -> None:
 
 def test_a_run_of_a_fleet_is_the_ensembles(tmp_path: Path) -> None:
     """Private caches left out: the same lines and misses as the replay with them, where arrays are larger."""
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     workload = declared("triad", 3 << 30, machine.cores.count.value)
     placement = policies["random"].place(machine, Node(machine, 3, 0))
     run = run_on(machine, workload, placement, StudyContext(Scale.QUICK, 3, tmp_path))

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_BEHIND_L3, CACHE_MODE, CACHED_OPTANE, FLAT_BEHIND_L3, FLAT_MODE
 from numpy.typing import NDArray
 from small_machine import small
 
@@ -57,7 +58,7 @@ def test_rows_cost_what_they_cost_more_than_the_stream() -> None:
 
 def test_the_stream_itself_gets_the_stated_bandwidth() -> None:
     """Its rows are those that the bandwidth has in it: DDR's time is that of its bytes."""
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     lines = 1_000_000
     zeros = dict.fromkeys(
         ("instructions", "msc_reads", "msc_writes", "msc_misses", "msc_read_misses", "stlb_hits", "walks",
@@ -75,13 +76,13 @@ def test_the_stream_itself_gets_the_stated_bandwidth() -> None:
 
 
 def test_rows_are_timed_where_the_file_describes_them() -> None:
-    knl = load_machine("cori-knl-cache")
-    for described in (knl, load_machine("xeon-max-cache")):
+    knl = load_machine(CACHE_MODE)
+    for described in (knl, load_machine(CACHE_BEHIND_L3)):
         assert rows_are_timed(described)
         assert "dram" not in left_out(described)
-    for other in ("optane-memory-mode", "cori-knl-flat", "xeon-max-flat"):
+    for other in (CACHED_OPTANE, FLAT_MODE, FLAT_BEHIND_L3):
         assert not rows_are_timed(load_machine(other))
-    ideal = load_machine("cori-knl-cache-ideal")
+    ideal = load_machine(f"{CACHE_MODE}-ideal")
     assert not rows_are_timed(ideal)
     assert "dram" in left_out(ideal)
     plain = knl.model_copy(update={"dram": None})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from machine_roles import CACHE_MODE, NO_L3, SNOOP_FILTER
 from preloaded import ALLOCATIONS, OWN_ALLOCATOR, THREADS, programs_as_they_come
 from run_library import LIBRARY, OPTIONS, PROGRAMS, build, pool, reported, run
 
@@ -642,11 +643,11 @@ def test_nothing_is_written_into_files_that_got_our_descriptors(
 
 def test_the_machine_decides_period_and_cache(capsys: pytest.CaptureFixture[str]) -> None:
     # Seed 001: addresses 128 KiB apart lie in the same bank.
-    assert machine_period("red-storm-xt4", HUGE_BYTES) == 128 << 10
-    assert machine_period("red-storm-xt4", SMALL_BYTES) == SMALL_BYTES  # the bits above are the kernel's
-    assert machine_cache("cori-knl-cache") == 16 << 30
+    assert machine_period(NO_L3, HUGE_BYTES) == 128 << 10
+    assert machine_period(NO_L3, SMALL_BYTES) == SMALL_BYTES  # the bits above are the kernel's
+    assert machine_cache(CACHE_MODE) == 16 << 30
     assert capsys.readouterr().err == ""
-    assert machine_cache("skx-8160") == 0
+    assert machine_cache(SNOOP_FILTER) == 0
     assert "no memory-side cache that frames conflict in; --cache SIZE" in capsys.readouterr().err
     assert machine_period("gone.toml", HUGE_BYTES) == 0
     assert "--machine gone.toml: cannot be read; the program runs" in capsys.readouterr().err
@@ -660,7 +661,7 @@ def test_what_the_command_asks_of_the_library(in_process: Run, monkeypatch: pyte
         raise SystemExit(0)
 
     monkeypatch.setattr(pagelens.run.command, "start", start)
-    in_process("run", "--pages", "2m", "--stagger", "--machine", "red-storm-xt4", "--", "true")
+    in_process("run", "--pages", "2m", "--stagger", "--machine", NO_L3, "--", "true")
     in_process("run", "--frames", "best", "--cache", "1GiB", "--large", "1MiB", "--report", "--", "true")
     in_process("run", "--stagger", "--period", "8KiB", "-o", "a,b", "--", "true")
     here = in_virtual_machine()
@@ -691,7 +692,7 @@ def test_what_the_command_asks_of_the_library(in_process: Run, monkeypatch: pyte
         ("run --frames worst -- true", ["--frames", "worst", "best"]),
         ("run --pages thp --large 1B -- true", ["--large 1B", "4 KiB"]),
         ("run --pages thp --large 100000 -- true", ["--large", "unit"]),
-        ("run --stagger --machine red-storm -- true", ["red-storm", "red-storm-xt4"]),
+        ("run --stagger --machine red-storm -- true", ["red-storm", NO_L3]),
         ("run --pages thp -o nowhere/x -- true", ["--output nowhere/x", "no folder"]),
         ("run --pages thp -o / -- true", ["--output /", "folder"]),
     ],

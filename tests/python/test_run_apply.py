@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from machine_roles import CACHE_MODE, NO_L3
 from small_program import MACHINE, SWEEPS
 
 from pagelens.explain.model import RemedyGain
@@ -76,7 +77,7 @@ RANKED = [remedy("aged+zonesort", 1.6), remedy("johnny-static", 1.5), remedy("1g
     ids=["all", "guest", "no-frames", "1g", "thp", "none"],
 )
 def test_the_first_that_can_be_had_is_taken(host: Host, taken: Preload | None, refused: list[str]) -> None:
-    applied = choose(RANKED, "cori-knl-cache", 3 * GIB, host)
+    applied = choose(RANKED, CACHE_MODE, 3 * GIB, host)
     assert applied.settings == taken
     *before, last = applied.said
     assert len(before) == len(refused)
@@ -85,7 +86,7 @@ def test_the_first_that_can_be_had_is_taken(host: Host, taken: Preload | None, r
 
 
 def test_offsets_are_staggered_blocks_and_small_gains_are_none() -> None:
-    machine = "red-storm-xt4"
+    machine = NO_L3
     applied = choose([remedy("2m+offset-64k", 1.2)], machine, GIB, HOST)
     assert applied.settings == Preload(pages=Pages.HUGE, period=128 << 10)
     assert applied.said == (

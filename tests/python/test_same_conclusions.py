@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 import synthetic
+from machine_roles import CACHE_MODE, SNOOP_FILTER
 
 import pagelens
 from pagelens import _core
@@ -94,8 +95,8 @@ def test_few_nodes_say_what_64_nodes_say(fill: float, matters: bool, tmp_path: P
 @pytest.mark.parametrize(
     ("machine", "changed", "name", "size"),
     [
-        *(("cori-knl-cache", KNL, name, size) for name, size in ON_KNL),
-        *(("skx-8160", SKYLAKE, name, "16MB") for name in ON_SKYLAKE),
+        *((CACHE_MODE, KNL, name, size) for name, size in ON_KNL),
+        *((SNOOP_FILTER, SKYLAKE, name, "16MB") for name in ON_SKYLAKE),
     ],
 )
 def test_programs_are_explained_as_by_64_nodes(

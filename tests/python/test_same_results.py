@@ -13,6 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machine_roles import (
+    CACHE_BEHIND_L3,
+    CACHE_MODE,
+    CACHED_OPTANE,
+    FLAT_BEHIND_L3,
+    FLAT_MODE,
+    HYBRID_MODE,
+    NO_L3,
+    PUBLISHED_KNL,
+    SNOOP_FILTER,
+    TWO_SOCKETS,
+)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -21,21 +33,22 @@ TRACE = str(FOLDER / "cg.bin")  # examples/cg 12 2, traced without its executabl
 DIGITS = 10
 
 EXPLAINED = {
-    "cache": f"{TRACE} --machine cori-knl-cache --nodes 3 --policies aged,aged+zonesort,2m --phase solve",
-    "cache-behind-l3": f"{TRACE} --machine xeon-max-cache --nodes 2 --policies aged,2m",
-    "cache-shrunk": f"{TRACE} --machine cori-knl-cache --full-size 8GB --nodes 2 --policies aged,random",
-    "cache-ideal": "--workload stream-triad --size 1GB --machine cori-knl-cache-ideal"
+    "cache": f"{TRACE} --machine {CACHE_MODE} --nodes 3 --policies aged,aged+zonesort,2m --phase solve",
+    "cache-behind-l3": f"{TRACE} --machine {CACHE_BEHIND_L3} --nodes 2 --policies aged,2m",
+    "cache-shrunk": f"{TRACE} --machine {CACHE_MODE} --full-size 8GB --nodes 2 --policies aged,random",
+    "cache-ideal": f"--workload stream-triad --size 1GB --machine {CACHE_MODE}-ideal"
     " --nodes 1 --policies aged",
-    "cache-declared": "--machine stampede2-knl --workload cg --size 1GB --nodes 1 --policies aged,contiguous",
-    "hybrid": f"{TRACE} --machine cori-knl-hybrid --nodes 2 --policies aged,aged+zonesort",
-    "flat": f"{TRACE} --machine cori-knl-flat --nodes 2 --policies aged,contiguous,coloured --ranks 8",
-    "single": f"{TRACE} --machine skx-8160 --nodes 2 --ranks 4 --policies aged,2m",
-    "no-l3": f"{TRACE} --machine red-storm-xt4 --nodes 2 --policies contiguous,random",
-    "numa": f"{TRACE} --machine skx-6140-2s --nodes 1 --ranks 8 --policies aged,interleave"
+    "cache-declared": f"--machine {PUBLISHED_KNL} --workload cg --size 1GB"
+    " --nodes 1 --policies aged,contiguous",
+    "hybrid": f"{TRACE} --machine {HYBRID_MODE} --nodes 2 --policies aged,aged+zonesort",
+    "flat": f"{TRACE} --machine {FLAT_MODE} --nodes 2 --policies aged,contiguous,coloured --ranks 8",
+    "single": f"{TRACE} --machine {SNOOP_FILTER} --nodes 2 --ranks 4 --policies aged,2m",
+    "no-l3": f"{TRACE} --machine {NO_L3} --nodes 2 --policies contiguous,random",
+    "numa": f"{TRACE} --machine {TWO_SOCKETS} --nodes 1 --ranks 8 --policies aged,interleave"
     " --history boot;io(103GB,numa=0);run",
-    "optane": f"{TRACE} --machine optane-memory-mode --nodes 2 --policies random,contiguous",
+    "optane": f"{TRACE} --machine {CACHED_OPTANE} --nodes 2 --policies random,contiguous",
 }  # fmt: skip
-PLACED = {"placed": f"{TRACE} --machine xeon-max-flat --capacity 50%"}
+PLACED = {"placed": f"{TRACE} --machine {FLAT_BEHIND_L3} --capacity 50%"}
 
 
 @pytest.mark.parametrize("name", [*EXPLAINED, *PLACED])

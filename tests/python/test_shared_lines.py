@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import SNOOP_FILTER, TWO_LARGE_SOCKETS, TWO_SOCKETS, TWO_SOCKETS_OF_CHIPLETS
 from small_machine import two_nodes
 
 import pagelens as pl
@@ -158,15 +159,15 @@ def test_seconds_are_those_of_the_lines_that_change_caches() -> None:
         dtype=np.uint64,
     )
     nodes = np.array([[0, 1], [1, 1]], dtype=np.uint8)  # the second copy is on one node
-    found = shared_lines(rows, load_machine("skx-6140-2s").topology, nodes, 1, 3)
+    found = shared_lines(rows, load_machine(TWO_SOCKETS).topology, nodes, 1, 3)
     assert found is not None
     assert found.taken[0, 1].tolist() == [[0, 900], [220, 1120]]
     assert found.taken[0, 2].tolist() == [[0, 50], [0, 50]]
     assert found.busiest_s[0] == pytest.approx((100 * 114 + 50 * 118.9) * 1e-9)
-    alone = shared_lines(rows, load_machine("skx-6140-2s").topology, nodes[1:], 1, 3)
+    alone = shared_lines(rows, load_machine(TWO_SOCKETS).topology, nodes[1:], 1, 3)
     assert alone is not None
     assert alone.busiest_s[0] == pytest.approx(150 * 49.9e-9)
-    free = load_machine("genoa-9654-2s").topology  # states no latency within a node
+    free = load_machine(TWO_SOCKETS_OF_CHIPLETS).topology  # states no latency within a node
     found = shared_lines(rows, free, nodes, 1, 3)
     assert found is not None
     assert found.taken[0, 1].tolist() == [[0, 900], [220, 1120]]
@@ -175,16 +176,16 @@ def test_seconds_are_those_of_the_lines_that_change_caches() -> None:
 
 
 def test_without_a_published_latency_a_line_takes_as_long_as_memory_or_nothing() -> None:
-    topology = load_machine("genoa-9654-2s").topology
+    topology = load_machine(TWO_SOCKETS_OF_CHIPLETS).topology
     assert np.array_equal(topology.line_latency, topology.latency - np.diag(np.diagonal(topology.latency)))
-    assert load_machine("skx-6140-2s").topology.line_latency[0].tolist() == pytest.approx([49.9e-9, 118.9e-9])
-    near, far = load_machine("gnr-6980p-2s").topology.line_latency[0]
+    assert load_machine(TWO_SOCKETS).topology.line_latency[0].tolist() == pytest.approx([49.9e-9, 118.9e-9])
+    near, far = load_machine(TWO_LARGE_SOCKETS).topology.line_latency[0]
     assert (near, far) == pytest.approx((180e-9, 430e-9))
 
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("skx-8160", "no effect without"), ("skx-6140-2s", "stands in numa.line_latencies, too")],
+    [(SNOOP_FILTER, "no effect without"), (TWO_SOCKETS, "stands in numa.line_latencies, too")],
 )
 def test_the_latency_within_a_node_is_stated_once(name: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
@@ -203,14 +204,7 @@ line_latency = {{ value = "50 ns", assumed = "again" }}
 
 
 def test_a_matrix_of_another_shape_is_refused() -> None:
-    text = b"""
-schema = 1
-base = "skx-6140-2s"
-name = "small"
-title = "Small"
-mode = "single"
-[numa]
-line_latencies = { value = ["50 114 ns"], assumed = "wrong" }
-"""
+    text = f'schema = 1\nbase = "{TWO_SOCKETS}"\nname = "small"\ntitle = "Small"\nmode = "single"\n[numa]\n'
+    text += 'line_latencies = { value = ["50 114 ns"], assumed = "wrong" }\n'
     with pytest.raises(UsageError, match="line_latencies must have 2 rows of 2 columns"):
-        parse_machine(text, "small.toml")
+        parse_machine(text.encode(), "small.toml")

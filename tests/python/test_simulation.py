@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_BEHIND_L3, CACHE_MODE, FLAT_MODE, NO_L3, SNOOP_FILTER
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
@@ -22,8 +23,8 @@ MIB = 1 << 20
 TRACE = Path(__file__).parents[1] / "data/results/cg.bin"
 # In cache mode, without an L3 and with one; banks of DRAM, cores' frequency and page walks; none of them.
 MACHINES = [
-    *("cori-knl-cache", "red-storm-xt4"),
-    *(pytest.param(each, marks=pytest.mark.long) for each in ("xeon-max-cache", "skx-8160", "cori-knl-flat")),
+    *(CACHE_MODE, NO_L3),
+    *(pytest.param(each, marks=pytest.mark.long) for each in (CACHE_BEHIND_L3, SNOOP_FILTER, FLAT_MODE)),
 ]
 
 
@@ -66,19 +67,19 @@ def test_a_run_has_the_counts_of_translating(machine: str) -> None:
 
 
 def test_an_unknown_mechanism_is_refused_with_those_that_there_are() -> None:
-    simulated, placement = simulation("cori-knl-cache")
+    simulated, placement = simulation(CACHE_MODE)
     with pytest.raises(UsageError, match=r"without: weather is none of .*; name some of capacity, conflicts"):
         simulated.run(placement, without=("weather",))
 
 
 def test_capacity_of_caches_is_removed_last() -> None:
-    simulated, placement = simulation("skx-8160")
+    simulated, placement = simulation(SNOOP_FILTER)
     with pytest.raises(UsageError, match="cache capacity is removed with all other mechanisms only"):
         simulated.run(placement, without=("cache capacity",))
 
 
 def test_only_what_differs_between_nodes_is_simulated_if_asked() -> None:
-    machine, workload = load_machine("cori-knl-cache"), declared("stream-triad", 512 * MIB, 68)
+    machine, workload = load_machine(CACHE_MODE), declared("stream-triad", 512 * MIB, 68)
     whole = Simulation(workload, machine, 1, seed=3)
     part = Simulation(workload, machine, 1, seed=3, only_differences=True)
     placement = whole.place(policies["random"], Node(machine, 3, 0))
@@ -90,7 +91,7 @@ def test_only_what_differs_between_nodes_is_simulated_if_asked() -> None:
 
 
 def test_pages_too_large_for_a_program_change_nothing() -> None:
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     simulated = Simulation(declared("cg", 5 * MIB, 1), machine, ranks=1, seed=3)
     small = simulated.place(policies["random"], Node(machine, 3, 0))
     of_small, of_large = (simulated.run(each).counts for each in (small, replace(small, page_bits=30)))
@@ -99,8 +100,8 @@ def test_pages_too_large_for_a_program_change_nothing() -> None:
 
 
 def test_only_machines_in_cache_mode_are_simulated_in_part() -> None:
-    with pytest.raises(ValueError, match="skx-8160: past_caches and only_differences"):
-        Simulation(declared("stream-triad", 64 * MIB, 2), load_machine("skx-8160"), 1, past_caches=True)
+    with pytest.raises(ValueError, match=f"{SNOOP_FILTER}: past_caches and only_differences"):
+        Simulation(declared("stream-triad", 64 * MIB, 2), load_machine(SNOOP_FILTER), 1, past_caches=True)
 
 
 def test_results_of_other_code_are_not_reread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ def test_results_of_other_code_are_not_reread(monkeypatch: pytest.MonkeyPatch, t
     digests.code_digest.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["cori-knl-cache", "skx-8160"])
+@pytest.mark.parametrize("name", [CACHE_MODE, SNOOP_FILTER])
 def test_opening_a_trace_for_a_machine_walks_it_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The survey's walk makes the program that a simulation asks for first, and it is the same program."""
     machine = load_machine(name)

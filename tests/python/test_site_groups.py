@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import FLAT_BEHIND_L3
 
 from pagelens.accesses.site_groups import MOST_FRAMES, group_sites
 from pagelens.accesses.symbols import Location, _folded
@@ -88,7 +89,7 @@ def test_a_recursive_program(tmp_path: Path) -> None:
     assert build.births == 500 * 16
     assert len([found for found in workload.objects if "recursion.c" in found.name]) <= 6
     assert len({build.site, *build.other_sites}) > 300
-    machine = load_machine("xeon-max-flat")
+    machine = load_machine(FLAT_BEHIND_L3)
     profiled = profile(workload, machine, 1)
     plan = build_plan(profiled, workload, np.ones(len(profiled.objects)), 1e9)
     assert len([planned for planned in plan.objects if planned.name == build.name]) == 256

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from machine_roles import SNOOP_FILTER
 from site_node import DROP, INTERVAL, POOL, SORT, SiteNode
 from slurm_cluster import NODES, ROOT, SlurmCluster, cluster, running_cluster
 
@@ -152,7 +153,7 @@ def test_a_job_finds_a_page_on_its_memory_beside_its_output(
     cluster: SlurmCluster, nodes: dict[str, SiteNode], plugin: Path
 ) -> None:
     config = nodes["n0"].config
-    text = config.read_text().replace("[node]", '[node]\nmachine = "skx-8160"')
+    text = config.read_text().replace("[node]", f'[node]\nmachine = "{SNOOP_FILTER}"')
     config.write_text(text + '[prolog]\ncache = "1GiB"\n')
     command = f"{os.path.dirname(sys.executable)}/pagelens"
     cluster.script(

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from machine_roles import PUBLISHED_KNL, SLICES_14, SLICES_18, SLICES_22, SLICES_28, SNOOP_FILTER
 
 from pagelens.conflicts import Socket, socket_of
 from pagelens.conflicts.predict import excess_shares
@@ -21,11 +22,11 @@ from pagelens.reproduce.programs.pages import random_frames
 
 # By machine the reference figures: mean and largest share of contiguous buffers, mean of packed random pages.
 REFERENCES = {
-    "skx-6132": (0, 0, 0),
-    "skx-6150": (0.012, 0.105, 0.013),
-    "skx-6152": (0.001, 0.006, 0.003),
-    "skx-8180": (0, 0, 0.003),
-    "stampede2-knl": (0.027, 0.085, 0.013),
+    SLICES_14: (0, 0, 0),
+    SLICES_18: (0.012, 0.105, 0.013),
+    SLICES_22: (0.001, 0.006, 0.003),
+    SLICES_28: (0, 0, 0.003),
+    PUBLISHED_KNL: (0.027, 0.085, 0.013),
 }
 DRAWS = 40
 
@@ -42,7 +43,7 @@ def within_three_errors(shares: np.ndarray, reference: float) -> bool:
 
 @pytest.fixture(scope="module")
 def skylake_24() -> np.ndarray:
-    return contiguous(socket("skx-8160"))
+    return contiguous(socket(SNOOP_FILTER))
 
 
 @pytest.mark.parametrize("name", REFERENCES)
@@ -54,7 +55,7 @@ def test_contiguous_buffers(name: str) -> None:
 
 
 def test_a_buffer_that_moves_is_counted_as_each_place_anew() -> None:
-    of_machine = socket("skx-6150")
+    of_machine = socket(SLICES_18)
     windows = contiguous_windows(of_machine, wrapping=True)
     places = [0, 1, 5, 200, 503, 504, 510, 511]  # the last ones go on at the GiB's beginning
     assert contiguous(of_machine, wrapping=True)[places].tolist() == pytest.approx(
@@ -79,7 +80,7 @@ def test_random_pages_packed(name: str) -> None:
 
 
 def test_random_pages_on_24_slices() -> None:
-    packed, own = (random_pages(socket("skx-8160"), packing, DRAWS, 1) for packing in ("packed", "own"))
+    packed, own = (random_pages(socket(SNOOP_FILTER), packing, DRAWS, 1) for packing in ("packed", "own"))
     assert within_three_errors(packed, 0.026)
     assert within_three_errors(own, 0.011)
     assert packed.mean() > own.mean()
@@ -87,7 +88,7 @@ def test_random_pages_on_24_slices() -> None:
 
 def test_simulated_caches_evict_in_the_order_of_the_static_count() -> None:
     """They evict nothing at all if the count has no conflict."""
-    machine = load_machine("skx-8160")
+    machine = load_machine(SNOOP_FILTER)
     of_machine = socket_of(machine)
     gib = contiguous_windows(of_machine)
     placements = [(gib, number) for number in (0, 13, 29, 53)]
@@ -102,7 +103,7 @@ def test_simulated_caches_evict_in_the_order_of_the_static_count() -> None:
 
 def test_contained_programs_lose_what_the_sum_over_the_same_pages_does() -> None:
     """One line in 16 is followed. A program that moves lines as often as the sum loses as many of them."""
-    machine = load_machine("skx-8160")
+    machine = load_machine(SNOOP_FILTER)
     of_machine = socket(machine.name)
     program = Contained(machine, "l2-sum", HELD_BYTES)
     for draw in range(4):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import INCLUSIVE_L3, NO_L3
 
 import pagelens as pl
 from pagelens.accesses.trace import open_trace
@@ -37,8 +38,8 @@ def clearing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def machine() -> Machine:
     """Returns a machine with timed banks, and with small caches, so that stretches of a run are small too."""
-    xt4 = load_machine("red-storm-xt4")
-    return load_machine("westmere-ep").model_copy(update={"dram": xt4.dram, "ddr": xt4.ddr})
+    xt4 = load_machine(NO_L3)
+    return load_machine(INCLUSIVE_L3).model_copy(update={"dram": xt4.dram, "ddr": xt4.ddr})
 
 
 def test_cleared_lines_are_counted_in_full_whatever_the_stretches_meet(

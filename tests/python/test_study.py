@@ -15,6 +15,7 @@ import polars
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machine_roles import CACHE_MODE, INCLUSIVE_L3
 from traced_program import GOLDEN
 
 import pagelens as pl
@@ -37,9 +38,9 @@ from pagelens.study.study_file import Sample, StudyFile, read_study
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 HEAD = 'schema = 1\ntitle = "A test"\npolicies = ["random"]\nnodes = 1\n'
-INPUTS = """\
+INPUTS = f"""\
 [inputs]
-machine = "cori-knl-cache"
+machine = "{CACHE_MODE}"
 workload = "stream-triad"
 size = ["40MB", "80MB"]
 history = "boot; run"
@@ -124,15 +125,15 @@ REFUSED = [
     ("machine", r'"a\u0000.toml"', "'a\\x00.toml': no name has a character 0"),
     ("workload", '"stream-traid"', "'inputs.workload': 'stream-traid' is not declared"),
     ("size", '["40MB", "80"]', "'inputs.size': '80' has no unit"),
-    ("size", '["40MB", "2GB"]', "'inputs.size': 2 GB is more than the 1.07 GB of cori-knl-cache"),
+    ("size", '["40MB", "2GB"]', f"'inputs.size': 2 GB is more than the 1.07 GB of {CACHE_MODE}"),
     ("size", "[]", "'inputs.size' (is []): the list is empty"),
     ("size", '["40MB", "40MB"]', "'inputs.size' (is ['40MB', '40MB']): '40MB' is listed twice"),
     ("size", '["40MB", "0.04 GB"]', "'40MB' and '0.04 GB' are equal; leave one out"),
-    ("cores.count", '"eight"', "'inputs.cores.count': 'eight' on cori-knl-cache: "),
+    ("cores.count", '"eight"', f"'inputs.cores.count': 'eight' on {CACHE_MODE}: "),
     (
         '"fast_memory.size"',
         '"100 MB"',
-        "'inputs.fast_memory.size': '100 MB' on cori-knl-cache: fast_memory.size must",
+        f"'inputs.fast_memory.size': '100 MB' on {CACHE_MODE}: fast_memory.size must",
     ),
     ("ddr.size", '{ from = "1 GiB", to = "2 GiB" }', "'inputs.ddr.size': a range of a grid needs steps"),
     (
@@ -145,24 +146,28 @@ REFUSED = [
     (
         "ddr.sise",
         '"1 GiB"',
-        "'inputs.ddr.sise': '1 GiB' on cori-knl-cache: there is no such value; did you mean size",
+        f"'inputs.ddr.sise': '1 GiB' on {CACHE_MODE}: there is no such value; did you mean size",
     ),
     (
         "tlb.size",
         "3",
-        "'inputs.tlb.size': 3 on cori-knl-cache: there is no such table; the machine has tlb.0",
+        f"'inputs.tlb.size': 3 on {CACHE_MODE}: there is no such table; the machine has tlb.0",
     ),
     (
         "tlb.9.entries",
         "64",
-        "'inputs.tlb.9.entries': 64 on cori-knl-cache: there is no such table; the machine",
+        f"'inputs.tlb.9.entries': 64 on {CACHE_MODE}: there is no such table; the machine",
     ),
     (
         "tlb.0.entrys",
         "64",
-        "'inputs.tlb.0.entrys': 64 on cori-knl-cache: there is no such value; did you mean",
+        f"'inputs.tlb.0.entrys': 64 on {CACHE_MODE}: there is no such value; did you mean",
     ),
-    ("sections.x", "64", "'inputs.sections.x': 64 on cori-knl-cache: cori-knl-cache has no such table"),
+    (
+        "sections.x",
+        "64",
+        f"'inputs.sections.x': 64 on {CACHE_MODE}: {CACHE_MODE} has no such table",
+    ),
     ("ranks", "[1, 9]", "'inputs.ranks': 9 x one thread is more than the"),
     ("sise", "3", "'inputs.sise': there is no such input; did you mean size?"),
     ("age", "-1", "'inputs.age': -1 is not a number of jobs"),
@@ -210,7 +215,7 @@ def test_each_point_is_what_simulate_and_explain_say_of_it(file: Path) -> None:
     file.write_text(file.read_text().replace('["random"]', '["random", "contiguous"]').replace("[1, 2]", "2"))
     found = pl.study(file, progress=False)
     changed = {"cores.count": 8, "fast_memory.size": "128 MiB", "ddr.size": "1 GiB"}
-    machine = pl.machine("cori-knl-cache").with_values(changed | {"memory_side_cache.ways": 2})
+    machine = pl.machine(CACHE_MODE).with_values(changed | {"memory_side_cache.ways": 2})
     ensemble = pl.simulate(
         pl.workload("stream-triad", "80MB"),
         machine,
@@ -229,7 +234,7 @@ def test_each_point_is_what_simulate_and_explain_say_of_it(file: Path) -> None:
 
 def test_traces_histories_and_ages_are_inputs(tmp_path: Path) -> None:
     (tmp_path / "app.trace").write_bytes(GOLDEN.read_bytes())
-    text = 'schema = 1\ntitle = "x"\nnodes = 1\n[inputs]\nmachine = "westmere-ep"\ntrace = "app.trace"\n'
+    text = f'schema = 1\ntitle = "x"\nnodes = 1\n[inputs]\nmachine = "{INCLUSIVE_L3}"\ntrace = "app.trace"\n'
     path = tmp_path / "aged.toml"
     path.write_text(text + "age = [0, 20]\n")
     found = pl.study(path, progress=False)

@@ -8,20 +8,21 @@ import sys
 from pathlib import Path
 
 import pytest
+from machine_roles import CACHE_MODE
 from slurm_cluster import SlurmCluster, cluster, running_cluster
 
 import pagelens as pl
 
 __all__ = ["cluster", "running_cluster"]  # fixtures
 
-STUDY = """\
+STUDY = f"""\
 schema = 1
 title = "A test"
 policies = ["random"]
 nodes = 1
 
 [inputs]
-machine = "cori-knl-cache"
+machine = "{CACHE_MODE}"
 workload = "stream-triad"
 size = "40MB"
 history = "boot; run"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machine_roles import GPU
 
 from pagelens.errors import Failure, UsageError
 from pagelens.machine import parse_machine
@@ -167,7 +168,7 @@ def test_json_has_every_round() -> None:
 def test_the_machine_file_is_of_the_device_that_was_measured() -> None:
     found = measure(NumpyDevice([35, 35, 36, 37.5, 1200], [4000, 4000, 4100, 4155, 350]), 4096, 2, seed=1)
     text = machine_text(found, 256 << 30)
-    machine = parse_machine(text.encode(), "gpu-host.toml")
+    machine = parse_machine(text.encode(), f"{GPU}.toml")
     assert machine.fast_memory is not None
     assert machine.fast_memory.bandwidth.value == pytest.approx(4155e9)
     assert machine.fast_memory.latency.value == pytest.approx(350e-9)
@@ -187,7 +188,7 @@ def test_the_machine_file_is_of_the_device_that_was_measured() -> None:
 def test_other_devices_have_a_machine_file_too(processors: int, cache: int) -> None:
     facts = Facts("another", False, processors, 1.4e9, cache, 40 << 30, 39 << 30)
     text = machine_text(measure(NumpyDevice([9.0] * 5, [90.0] * 5, facts), 4096, 1, 1), 64 << 30)
-    machine = parse_machine(text.encode(), "gpu-host.toml")
+    machine = parse_machine(text.encode(), f"{GPU}.toml")
     assert machine.l3 is not None
     assert 0 <= cache - machine.l3.size.value < 1024
     assert -(-processors // machine.l2.shared_by.value) <= 64

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machine_roles import GPU
 
 from pagelens.machine import load_machine
 from pagelens.measure.tiers.device import ATTRIBUTES, Facts, find_device
@@ -230,7 +231,7 @@ def test_the_command_measures_a_device_and_writes_its_machine_file(
     done = in_process("measure", "tiers", "--array", "8KiB", "--trials", "2", "-o", "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert "stub, 7 SMs" in done.stdout
-    machine = load_machine(tmp_path / "out" / "gpu-host.toml")
+    machine = load_machine(tmp_path / "out" / f"{GPU}.toml")
     assert machine.cores.count.value == 7
     assert machine.ddr.bandwidth.value == pytest.approx(24 * 1024 / 2e-3, rel=1e-4)
 
@@ -251,11 +252,11 @@ def test_what_is_measured_is_kept_whatever_the_driver_does_not_say(
     assert (done.returncode, done.stderr) == (0, "")
     result = json.loads((tmp_path / "out" / "measure.json").read_text())
     assert len(result["results"]) == 10
-    file = tmp_path / "out" / "gpu-host.toml"
+    file = tmp_path / "out" / f"{GPU}.toml"
     assert file.exists() == written
     assert ("No machine file" in done.stdout) != written
-    if written:  # with gpu-host's own value
-        base, machine = load_machine("gpu-host"), load_machine(file)
+    if written:  # with the described GPU's own value
+        base, machine = load_machine(GPU), load_machine(file)
         assert machine.l3 is not None
         assert (machine.l3 == base.l3) == (attribute == "L2_CACHE_SIZE")
         assert (machine.cores.frequency == base.cores.frequency) == (attribute == "CLOCK_RATE")

@@ -3,10 +3,11 @@
 import numpy as np
 import polars as pl
 import pytest
+from machine_roles import CACHE_MODE, CACHED_OPTANE, FLAT_MODE, NO_L3, SNOOP_FILTER
 
 from pagelens.machine import TRANSLATION_COUNTS, Sourced, load_machine, modelled_times
 
-KNL = load_machine("cori-knl-cache")
+KNL = load_machine(CACHE_MODE)
 LINES = 1e9
 
 
@@ -76,7 +77,7 @@ def node_counts(**counts: float) -> dict[str, list[float]]:
 
 
 def test_flat_memories() -> None:
-    flat = load_machine("cori-knl-flat")
+    flat = load_machine(FLAT_MODE)
     counts = node_counts(dram_reads=2 * LINES / 3, dram_writes=LINES / 3)
     fast = modelled_times(flat, counts, 68, "fast memory")
     slow = modelled_times(flat, counts, 68, "DDR")
@@ -87,7 +88,7 @@ def test_flat_memories() -> None:
 
 
 def test_what_a_core_waits_for_on_a_node_without_a_memory_side_cache() -> None:
-    skx = load_machine("skx-8160")
+    skx = load_machine(SNOOP_FILTER)
     assert skx.l3 is not None
     assert skx.l2.latency is not None
     assert skx.page_walk is not None
@@ -116,7 +117,7 @@ def test_what_a_core_waits_for_on_a_node_without_a_memory_side_cache() -> None:
 
 @pytest.mark.parametrize("asked", ["l2_references", "l2_accesses"])  # of a hierarchy, and of an ensemble
 def test_what_hits_an_exclusive_l2_takes_its_way_to_l1(asked: str) -> None:
-    opteron = load_machine("red-storm-xt4")
+    opteron = load_machine(NO_L3)
     counts = node_counts(dram_time_s=0.0) | {asked: [4e9], "l2_misses": [1e9]}
     times = modelled_times(opteron, counts, 2)
     caches = times.resources["caches"][0]
@@ -124,7 +125,7 @@ def test_what_hits_an_exclusive_l2_takes_its_way_to_l1(asked: str) -> None:
     assert times.time_s[0] == caches
     uncounted = modelled_times(opteron, node_counts(dram_time_s=0.0), 2)
     assert "caches" not in uncounted.resources
-    unstated = modelled_times(load_machine("cori-knl-flat"), counts, 2)
+    unstated = modelled_times(load_machine(FLAT_MODE), counts, 2)
     assert "caches" not in unstated.resources
 
 
@@ -148,7 +149,7 @@ def test_writes_that_are_slower_than_reads_take_turns_with_them() -> None:
 
 
 def test_optanes_write_backs_cost_more_than_its_reads() -> None:
-    optane = load_machine("optane-memory-mode")
+    optane = load_machine(CACHED_OPTANE)
     none = {name: [0.0] for name in triad(0, False)}
     read, written = (
         modelled_times(optane, none | {name: [1e9]}, 16).resources["DDR"][0]
@@ -160,7 +161,7 @@ def test_optanes_write_backs_cost_more_than_its_reads() -> None:
 def test_a_faster_clock_moves_lines_between_caches_faster() -> None:
     counts = node_counts() | {"l1_fetches": [1e9], "l1_write_backs": [5e8], "l2_misses": [2e8]}
     slow, fast = (
-        modelled_times(load_machine("skx-8160"), counts, 24, frequency_factor=factor).resources["caches"][0]
+        modelled_times(load_machine(SNOOP_FILTER), counts, 24, frequency_factor=factor).resources["caches"][0]
         for factor in (1.0, 1.1)
     )
     cycles = 1e9 * 64 / 64 + 5e8 * 64 / 32 + 2e8 * 64 / 16

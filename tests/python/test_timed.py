@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from machine_roles import SNOOP_FILTER
 
 from pagelens.errors import Failure
 from pagelens.explain.model import TimedRecord
@@ -128,7 +129,7 @@ def test_timed_explains_the_program_of_this_machine(
         (["x.trace.gone", "--timed"], None),
         (["--timed"], "--timed: runs a program; give it, as -- ./app args"),
         (
-            ["--timed", "--machine", "skx-8160", "--", "/bin/true"],
+            ["--timed", "--machine", SNOOP_FILTER, "--", "/bin/true"],
             "--timed: times the program on this machine; leave out --machine",
         ),
     ],

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import TLB_OF_DIRECTORIES, TLB_OF_MANY_WAYS, TLB_OF_THREE_SIZES, TLB_WITHOUT_HUGE_L2
 
 from pagelens import _core
 from pagelens.accesses.trace import TraceWorkload, open_trace
@@ -19,11 +20,11 @@ SMALL, LARGE, HUGE = 4 * KIB, 2 * MIB, GIB
 
 # Entries by page size of the first and second level: McCalpin, What good are Large Pages, 2012.
 SEED = {
-    "istanbul": ({SMALL: 48, LARGE: 48, HUGE: 48}, {SMALL: 512, LARGE: 128, HUGE: 16}),
-    "interlagos": ({SMALL: 32, LARGE: 32, HUGE: 32}, {SMALL: 1024, LARGE: 1024, HUGE: 1024}),
+    TLB_OF_THREE_SIZES: ({SMALL: 48, LARGE: 48, HUGE: 48}, {SMALL: 512, LARGE: 128, HUGE: 16}),
+    TLB_OF_MANY_WAYS: ({SMALL: 32, LARGE: 32, HUGE: 32}, {SMALL: 1024, LARGE: 1024, HUGE: 1024}),
     "westmere": ({SMALL: 64, LARGE: 32}, {SMALL: 512}),
-    "sandy-bridge-ep": ({SMALL: 64, LARGE: 32, HUGE: 4}, {SMALL: 512}),
-    "xeon-phi-se10p": ({SMALL: 64, LARGE: 8}, {LARGE: 64}),
+    TLB_WITHOUT_HUGE_L2: ({SMALL: 64, LARGE: 32, HUGE: 4}, {SMALL: 512}),
+    TLB_OF_DIRECTORIES: ({SMALL: 64, LARGE: 8}, {LARGE: 64}),
 }
 
 
@@ -48,7 +49,7 @@ def test_knees_at_entries_times_page_size(name: str) -> None:
 
 
 def test_xeon_phi_walks_one_step_out_to_128_mib() -> None:
-    tlb = load_tlb("xeon-phi-se10p")
+    tlb = load_tlb(TLB_OF_DIRECTORIES)
     draw = np.random.Generator(np.random.Philox(1))
 
     def loads_a_walk(footprint: int) -> float:
@@ -133,14 +134,14 @@ def test_a_traced_copy_through_tlbs(copy_program: Path) -> None:
         return sum(sum(counters.walks_completed) for counters in replayed.values())
 
     sweeps, around = 5 * 2048, 700  # pages: more than a second level has entries; what a program has besides
-    for workload, name in ((default, "skylake-sp"), (any_tlb, "skylake-sp"), (any_tlb, "istanbul")):
+    for workload, name in ((default, "skylake-sp"), (any_tlb, "skylake-sp"), (any_tlb, TLB_OF_THREE_SIZES)):
         assert sweeps <= walks(workload, name, SMALL) < sweeps + around
     assert walks(any_tlb, "westmere", LARGE) < around  # of large pages all are held
-    for name, page in (("istanbul", SMALL), ("skylake-sp", LARGE), ("knl", SMALL)):
+    for name, page in ((TLB_OF_THREE_SIZES, SMALL), ("skylake-sp", LARGE), ("knl", SMALL)):
         with pytest.raises(UsageError, match=r"page filter of 16 sets x 4 ways hides .* with --any-tlb"):
             replay_trace(default, load_tlb(name).core(), page)
     with pytest.raises(UsageError, match=r"1073741824 B is none of this TLB's; use one of 4 KiB, 2 MiB"):
-        replay_trace(default, load_tlb("xeon-phi-se10p").core(), HUGE)
+        replay_trace(default, load_tlb(TLB_OF_DIRECTORIES).core(), HUGE)
 
 
 HUGE_PAGES = 'pages = { value = ["1 GiB"]'
@@ -178,7 +179,7 @@ def test_errors_name_file_line_and_field(old: str, new: str, named: str) -> None
 
 
 def test_a_second_level_of_page_directory_entries_is_the_only_cache_of_them() -> None:
-    text = list_tlbs()["xeon-phi-se10p"].read_text()
+    text = list_tlbs()[TLB_OF_DIRECTORIES].read_text()
     added = (
         'pde_cache_entries = { value = 32, assumed = "x" }\npde_cache_ways = { value = 8, assumed = "x" }\n'
     )

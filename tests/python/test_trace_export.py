@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import FLAT_MODE
 from traced_program import GOLDEN
 
 from pagelens import _core
@@ -19,7 +20,7 @@ from pagelens.machine.dram_files import load_dram
 from pagelens.replay.memory_side import by_phase, hierarchy
 from pagelens.replay.physical_trace import WRITE, physical_lines
 
-FLAT = load_machine("cori-knl-flat")
+FLAT = load_machine(FLAT_MODE)
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -78,7 +79,7 @@ def test_a_job_larger_than_the_node_is_refused() -> None:
     size = FLAT.ddr.size.model_copy(update={"value": 8 << 20})
     small = FLAT.model_copy(update={"ddr": FLAT.ddr.model_copy(update={"size": size})})
     workload = declared("stream-triad", 13_000_000, 1)
-    with pytest.raises(UsageError, match="stream-triad on cori-knl-flat: the job needs more memory"):
+    with pytest.raises(UsageError, match=f"stream-triad on {FLAT_MODE}: the job needs more memory"):
         for _ in physical_lines(workload, small, policies["contiguous"], Node(small, 1, 0)):
             pass
 

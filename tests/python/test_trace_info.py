@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE, L1_OF_FOUR_WAYS, ODD_L1
 from traced_program import GOLDEN
 
 from pagelens import _core
@@ -42,7 +43,7 @@ def test_workload_says_what_the_trace_holds() -> None:
 
 def test_a_program_is_compiled_once_for_the_same_private_caches() -> None:
     workload = open_trace(GOLDEN)
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     program = workload.compile(machine, 12)
     assert program.threads == 2
     assert np.all(np.diff(program.pages.astype(np.int64)) > 0)
@@ -53,7 +54,7 @@ def test_a_program_is_compiled_once_for_the_same_private_caches() -> None:
 
 
 def test_refuses_a_machine_whose_l1_the_trace_is_not_exact_for() -> None:
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     l1 = machine.l1.model_copy(
         update={
             "size": machine.l1.size.model_copy(update={"value": 16384}),
@@ -66,7 +67,7 @@ def test_refuses_a_machine_whose_l1_the_trace_is_not_exact_for() -> None:
 
 def test_an_old_trace_for_an_l1_of_four_ways_is_to_be_traced_again() -> None:
     with pytest.raises(UsageError, match=r"its L1 has 256 sets x 4 ways.*; trace the program again, or"):
-        open_trace(GOLDEN).lines_in_order(load_machine("graviton4-2s"))
+        open_trace(GOLDEN).lines_in_order(load_machine(L1_OF_FOUR_WAYS))
 
 
 def test_a_new_trace_serves_all_machines_but_one(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_a_new_trace_serves_all_machines_but_one(tmp_path: Path) -> None:
         for name in list_machines()
         if not recorded.is_exact_for(((m := load_machine(name)).l1.sets, m.l1.ways.value))
     }
-    assert refused == {"interlagos"}
+    assert refused == {ODD_L1}
 
 
 def test_json_has_everything(pagelens: Run) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from machine_roles import CACHE_MODE
 
 import pagelens as pl
 from pagelens import _core
@@ -134,7 +135,7 @@ def test_blocks_phases_and_threads_are_in_the_file(tmp_path: Path) -> None:
     assert sorted(workload.survey.instructions) == [35, 256]
     assert workload.warnings == ["made for a test"]
     assert workload.trace.damage is None
-    assert pl.simulate(workload, pl.machine("cori-knl-cache"), ["random"], nodes=1, progress=False).nodes == 1
+    assert pl.simulate(workload, pl.machine(CACHE_MODE), ["random"], nodes=1, progress=False).nodes == 1
 
 
 def test_pages_given_back_are_written_anew(tmp_path: Path) -> None:

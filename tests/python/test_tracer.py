@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE, FLAT_MODE
 
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.trace_result import TraceResult, read_status
@@ -98,7 +99,7 @@ def test_initialised_data_stay_on_small_pages(
         "int main(void) { for (int i = 0; i < 8 << 20; i += 4096) from_file[i] += zeroed[i] = 1; }\n"
     )
     workload = traced(pagelens, tmp_path, program)
-    machine = load_machine("cori-knl-cache")
+    machine = load_machine(CACHE_MODE)
     policy = policies["2m"]
     node = age_node(machine, seed=1, node=0)
     counters = replay(
@@ -315,7 +316,7 @@ def test_children_that_are_killed_leave_whole_files(
 
 def test_a_string_operation_is_its_lines(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:
     """It moves as many lines, in the same order, as the same accesses one by one, in one instruction."""
-    machine = load_machine("cori-knl-flat")
+    machine = load_machine(FLAT_MODE)
     summaries, lines = [], []
     for way in ("reps", "loop"):
         workload = traced(pagelens, tmp_path, built("strings"), way)

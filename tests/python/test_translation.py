@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE
 
 from pagelens.accesses.declared import DeclaredWorkload, declared
 from pagelens.frames import Node, parse_history, policies
@@ -15,7 +16,7 @@ RANKS = 3
 
 @pytest.fixture(scope="module")
 def knl() -> Machine:
-    return load_machine("cori-knl-cache")
+    return load_machine(CACHE_MODE)
 
 
 @pytest.fixture(scope="module")

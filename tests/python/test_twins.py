@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE, FLAT_MODE
 
 from pagelens import _core
 from pagelens.accesses.declared import DeclaredWorkload, Loops
@@ -35,7 +36,7 @@ from pagelens.reproduce.programs.stream import STREAM_C, Stream, walk
 from pagelens.reproduce.programs.stream_sweep import kernel_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-MACHINE, FLAT = load_machine("cori-knl-cache"), load_machine("cori-knl-flat")
+MACHINE, FLAT = load_machine(CACHE_MODE), load_machine(FLAT_MODE)
 Lines = Mapping[str, Mapping[str, tuple[int, int]]]  # read and written, by phase and object
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from machine_roles import CACHE_MODE, SNOOP_FILTER
 
 from pagelens import _core
 from pagelens.accesses.declared import declared
@@ -25,7 +26,7 @@ from pagelens.replay import Placement, Simulation
 from pagelens.replay.translation import Translations
 
 MEBIBYTE = 1 << 20
-MACHINES = ("cori-knl-cache", "skx-8160")
+MACHINES = (CACHE_MODE, SNOOP_FILTER)
 
 
 def placed(name: str) -> tuple[Simulation, Placement]:
@@ -76,7 +77,7 @@ def test_what_a_replay_compiles_stops_with_it(name: str, monkeypatch: pytest.Mon
 def test_a_compilation_stops_and_may_begin_anew(tmp_path: Path) -> None:
     with TraceRecorder(tmp_path / "a.trace", "app") as recorder:
         recorder.access(0, (0x7F00_0000_0000 + 64 * np.arange(1 << 16)).astype(np.uint64), stores=True)
-    workload, machine = open_trace(tmp_path / "a.trace"), load_machine("skx-8160")
+    workload, machine = open_trace(tmp_path / "a.trace"), load_machine(SNOOP_FILTER)
     flag = _core.CancelFlag()
     flag.set()
     with pytest.raises(_core.Cancelled):
@@ -87,7 +88,7 @@ def test_a_compilation_stops_and_may_begin_anew(tmp_path: Path) -> None:
 
 
 def test_translation_that_was_cancelled_is_counted_anew() -> None:
-    found = Translations(declared("cg", 8 * MEBIBYTE, 2), load_machine("cori-knl-cache"), 1)
+    found = Translations(declared("cg", 8 * MEBIBYTE, 2), load_machine(CACHE_MODE), 1)
     cancelled = _core.CancelFlag()
     cancelled.set()
     with pytest.raises(_core.Cancelled):
@@ -96,7 +97,7 @@ def test_translation_that_was_cancelled_is_counted_anew() -> None:
 
 
 def test_a_count_that_another_run_stops_is_counted_anew() -> None:
-    found = Translations(declared("cg", 8 * MEBIBYTE, 2), load_machine("cori-knl-cache"), 1)
+    found = Translations(declared("cg", 8 * MEBIBYTE, 2), load_machine(CACHE_MODE), 1)
     of_other: Future[Any] = Future()
     found._made[12, 0] = of_other
     stop = threading.Timer(0.1, of_other.set_exception, [_core.Cancelled("replay cancelled")])
@@ -106,7 +107,7 @@ def test_a_count_that_another_run_stops_is_counted_anew() -> None:
 
 
 def test_progress_moves_within_a_piece(tmp_path: Path) -> None:
-    simulation, placement = placed("cori-knl-cache")
+    simulation, placement = placed(CACHE_MODE)
     moved = threading.Event()
     seen: list[float] = []
 
