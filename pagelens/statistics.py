@@ -161,6 +161,20 @@ def _count_modes(samples: Floats, h: float) -> NDArray[np.int64]:
     return np.asarray(np.maximum(peaks.sum(axis=1), 1), dtype=np.int64)
 
 
+def t_quantile(freedom: float, probability: float) -> float:
+    """Return the quantile of Student's t distribution with so many degrees of freedom."""
+    from scipy.special import stdtrit  # takes a fifth of a second to import
+
+    return float(stdtrit(freedom, probability))
+
+
+def normal_quantile(probability: float) -> float:
+    """Return the quantile of the standard normal distribution."""
+    from scipy.special import ndtri  # takes a fifth of a second to import
+
+    return float(ndtri(probability))
+
+
 def _picks(n: int, resamples: int, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).integers(0, n, size=(resamples, n))
 

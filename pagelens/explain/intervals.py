@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit  # scipy.stats takes half a second to import
 
 from pagelens import statistics
 from pagelens.ensemble.result import Ensemble
@@ -45,7 +44,7 @@ def relative_error(values: Floats, quantile: float) -> float:
     of the standard normal distribution at its quantile q (Kendall, Stuart: The Advanced Theory of Statistics
     1, chapter 10). Here the values are logarithms.
     """
-    density = np.exp(-(ndtri(quantile) ** 2) / 2) / np.sqrt(2 * np.pi)
+    density = np.exp(-(statistics.normal_quantile(quantile) ** 2) / 2) / np.sqrt(2 * np.pi)
     error = np.log(values).std(ddof=1) * np.sqrt(quantile * (1 - quantile) / len(values)) / density
     return float(error)
 
@@ -55,7 +54,7 @@ def _of_few(of_nodes: Interval, values: Floats, quantile: float) -> Interval:
     n = len(values)
     if n < 2 or n >= FEW:
         return of_nodes
-    width = float(np.exp(stdtrit(n - 1, _TAILS[1]) * relative_error(values, quantile)))
+    width = float(np.exp(statistics.t_quantile(n - 1, _TAILS[1]) * relative_error(values, quantile)))
     return Interval(
         of_nodes.value,
         min(of_nodes.low, of_nodes.value / width),
@@ -173,7 +172,7 @@ class Intervals:
         if total == 0:
             return 0.0
         freedom = total**2 / sum(v**2 / f for v, f in zip(variances, freedoms, strict=True) if v > 0)
-        return float(stdtrit(freedom, (1 + statistics.CONFIDENCE) / 2) * np.sqrt(total))
+        return float(statistics.t_quantile(freedom, (1 + statistics.CONFIDENCE) / 2) * np.sqrt(total))
 
     def _without(self, changes: Mapping[str, Floats]) -> Mapping[str, Floats]:
         return {policy: times + changes.get(policy, 0.0) for policy, times in self.times.items()}

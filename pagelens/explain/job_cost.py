@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr  # scipy.stats takes half a second to import
 
 from pagelens.errors import UsageError
 from pagelens.explain.model import JobCostRecord, JobWayRecord
@@ -92,6 +91,8 @@ def _ways(
 
 def _weights(count: int, nodes: int, spare: int) -> Floats:
     """Return for each of `count` sorted times how likely it is that of the slowest of `nodes` kept nodes."""
+    from scipy.special import bdtr  # takes a fifth of a second to import
+
     beyond = 1 - np.arange(count + 1) / count
     return np.diff(np.asarray(bdtr(spare, nodes + spare, beyond), dtype=np.float64))
 

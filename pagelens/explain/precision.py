@@ -17,14 +17,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
 from pagelens.ensemble import ROUNDS, Ensemble
 from pagelens.explain.distributions import totals_by_node
 from pagelens.explain.intervals import FEW, Interval, Intervals, relative_error
 from pagelens.explain.verdict import MATTERS
 from pagelens.explain.words import NODES_FOR_RARE
-from pagelens.statistics import CONFIDENCE
+from pagelens.statistics import CONFIDENCE, t_quantile
 
 NODES_TO_CONFIRM = 2  # enough if the bounds of the time leave nothing open
 SAME_ON_ALL = "contiguous"  # the policy that gives a job the same frames on every node
@@ -133,7 +132,7 @@ def half_width(values: Floats, nodes: int | None = None) -> float:
     n_then = nodes or n
     doubt = (1 - CONFIDENCE) / len(ROUNDS)
     error = relative_error(values, 0.5) * np.sqrt(n / n_then)
-    return float(np.expm1(stdtrit(n_then - 1, 1 - doubt / 2) * error))
+    return float(np.expm1(t_quantile(n_then - 1, 1 - doubt / 2) * error))
 
 
 def _competing(times: Mapping[str, Floats], baseline: str) -> set[str]:

@@ -84,7 +84,7 @@ def layers_of(document: Document, above: tuple[str, ...] = ()) -> list[Document]
 def _bases(document: Document) -> list[Path]:
     """Return the files that `base` names, in the order stated."""
     stated = document.data.get("base", [])
-    known = list_machines() | list_parts()
+    known = list_machines() | list_parts() if stated else {}
     paths = []
     for name in stated if isinstance(stated, list) else [stated]:
         if isinstance(name, str) and name in known:

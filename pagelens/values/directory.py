@@ -1,6 +1,7 @@
 """Finds the machine files, and the files of their parts: machines/hashes/, machines/dram/ and others."""
 
 import os
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from pagelens.errors import UsageError
 from pagelens.spelling import nearest
 
 
+@cache
 def machine_directory() -> Path:
     """Return the folder: beside the package in a wheel, at the root of a checkout."""
     installed = Path(str(resources.files("pagelens"))) / "machines"
@@ -16,7 +18,9 @@ def machine_directory() -> Path:
 
 def list_files(folder: str) -> dict[str, Path]:
     """Name -> file of that folder of machines/, by name."""
-    return {path.stem: path for path in sorted((machine_directory() / folder).glob("*.toml"))}
+    directory = machine_directory() / folder
+    names = (name for name in sorted(os.listdir(directory)) if name.endswith(".toml"))
+    return {name.removesuffix(".toml"): directory / name for name in names}
 
 
 def known_file(kind: str, folder: str, name: str) -> Path:
