@@ -46,7 +46,7 @@ static struct {
 
 static int any_opened; /* atomic; while it is 0, a lock has no second descriptor to close */
 
-static const struct direct_file NONE = {-1, 0, 0};
+static const struct direct_file NONE = {-1, 0, 0, 0};
 static pid_t own; /* the child of a vfork has its parent's memory, but descriptors of its own */
 
 static bool in_own_process(void) { return getpid() == own; }
@@ -78,7 +78,7 @@ static struct direct_file opened(int file) {
     /* Whole pages, also where the disk has smaller blocks: if another process wrote to the rest of
      * a page meanwhile, its copy of the page would replace what was written here. */
     const uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
-    struct direct_file direct = {high_number(low), page, DEFAULT_ALIGNMENT};
+    struct direct_file direct = {high_number(low), page, DEFAULT_ALIGNMENT, 0};
     if (direct.descriptor < 0) return NONE;
     memset(&info, 0, sizeof info);
 #ifdef STATX_DIOALIGN
@@ -152,7 +152,11 @@ struct direct_file direct_take(int file) {
     __atomic_fetch_add(&files[file].writers, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&files[file].state, __ATOMIC_SEQ_CST) == OPEN) {
         const bool same = files[file].device == info.st_dev && files[file].inode == info.st_ino;
-        if (same && is_second(file)) return files[file].direct;
+        if (same && is_second(file)) {
+            struct direct_file direct = files[file].direct;
+            direct.length = info.st_size;
+            return direct;
+        }
         direct_give(file);
         direct_closed(file); /* it was another file's */
         return NONE;

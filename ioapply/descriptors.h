@@ -4,11 +4,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* A file that may be written directly, and what its blocks must be aligned to. */
 struct direct_file {
     int descriptor; /* open with O_DIRECT; -1: write as the program said */
     uint32_t file_alignment, memory_alignment;
+    off64_t length; /* of the file, as direct_take has found it */
 };
 
 /* Must be called first. Returns whether forks can be followed, without which nothing is direct. */

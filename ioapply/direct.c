@@ -18,26 +18,24 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "ioapply/descriptors.h"
+#include "ioapply/parts.h"
 #include "ioapply/signals.h"
 
 #define THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
 
-enum { BOUNCE_BYTES = 4 << 20, BOUNCE_ALIGNMENT = 4096 };
-
 static size_t smallest; /* bytes from which on a write is made direct; 0: none is */
 static pthread_key_t at_exit_key;
 
-THREAD_LOCAL char* bounce; /* the thread's aligned buffer */
+THREAD_LOCAL char* own_memory; /* the thread's aligned buffer, and stacks of those that help it */
 
-/* Frees the buffer at the end of a thread. Destructors that run later may write, and then get a new
+/* Frees the memory at the end of a thread. Destructors that run later may write, and then get a new
  * one. */
 static void release(void* memory) {
-    bounce = NULL;
-    syscall(SYS_munmap, memory, BOUNCE_BYTES);
+    own_memory = NULL;
+    syscall(SYS_munmap, memory, MEMORY_BYTES);
 }
 
 void direct_begin(void) {
@@ -45,45 +43,16 @@ void direct_begin(void) {
     if (wanted == NULL || !direct_ready() || pthread_key_create(&at_exit_key, release) != 0) return;
     const long bytes = atol(wanted);
     smallest = bytes > 0 ? (size_t)bytes : 0;
+    parts_begin();
 }
 
-static char* bounce_memory(void) {
-    if (bounce) return bounce;
-    void* memory = (void*)syscall(SYS_mmap, NULL, BOUNCE_BYTES, PROT_READ | PROT_WRITE,
+static char* memory_of_thread(void) {
+    if (own_memory) return own_memory;
+    void* memory = (void*)syscall(SYS_mmap, NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return NULL;
     pthread_setspecific(at_exit_key, memory);
-    return bounce = memory;
-}
-
-/* Copies as the kernel does in write(2): memory that cannot be read is an error and no signal. */
-static bool copied(char* to, const char* from, size_t size) {
-    const struct iovec local = {to, size}, remote = {(void*)(uintptr_t)from, size};
-    return syscall(SYS_process_vm_readv, getpid(), &local, 1, &remote, 1, 0) == (ssize_t)size;
-}
-
-/* Writes whole blocks. Returns how many bytes were written, which may be fewer. */
-static size_t write_blocks(const struct direct_file* direct, const char* buffer, size_t size,
-                           off64_t offset) {
-    const bool aligned = (uintptr_t)buffer % direct->memory_alignment == 0;
-    size_t done = 0;
-    if (!aligned && BOUNCE_ALIGNMENT % direct->memory_alignment != 0) return 0;
-    while (done < size) {
-        size_t part = size - done;
-        const char* from = buffer + done;
-        if (!aligned) {
-            char* memory = bounce_memory();
-            if (part > BOUNCE_BYTES) part = BOUNCE_BYTES;
-            if (memory == NULL || !copied(memory, from, part)) break;
-            from = memory;
-        }
-        const ssize_t wrote =
-            syscall(SYS_pwrite64, direct->descriptor, from, part, offset + (off64_t)done);
-        if (wrote <= 0) break;
-        done += (size_t)wrote;
-        if ((size_t)wrote < part) break;
-    }
-    return done;
+    return own_memory = memory;
 }
 
 /* Whether the write ends beyond the process's limit, where the kernel makes it shorter. */
@@ -97,8 +66,9 @@ static bool is_limited(size_t size, off64_t offset) {
 static ssize_t write_at(int file, const struct direct_file* direct, const void* buffer, size_t size,
                         off64_t offset) {
     const size_t whole = size / direct->file_alignment * direct->file_alignment;
-    const size_t blocks = is_limited(size, offset) ? 0 : whole;
-    const size_t done = write_blocks(direct, buffer, blocks, offset);
+    char* memory = memory_of_thread();
+    const size_t blocks = memory == NULL || is_limited(size, offset) ? 0 : whole;
+    const size_t done = blocks > 0 ? write_in_parts(direct, buffer, blocks, offset, memory) : 0;
     if (done == size) return (ssize_t)done;
     const ssize_t rest = syscall(SYS_pwrite64, file, (const char*)buffer + done, size - done,
                                  offset + (off64_t)done);

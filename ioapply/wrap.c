@@ -1,5 +1,5 @@
-/* The functions of libc that write, close, lock or map files. Each calls the next function of its
- * name unless a write is made direct. */
+/* The functions of libc that open, write, close, lock or map files. Each calls the next function of
+ * its name unless a write is made direct. */
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
 #include <errno.h>
@@ -16,11 +16,12 @@
 #include "ioapply/descriptors.h"
 #include "ioapply/direct.h"
 #include "ioapply/hdf5.h"
+#include "ioapply/streams.h"
 
 /* clang-format off */
 #define NEXT_FUNCTIONS(DO) \
     DO(write) DO(pwrite) DO(pwrite64) DO(close) DO(fclose) DO(close_range) DO(closefrom) \
-    DO(dup2) DO(dup3) DO(freopen) DO(freopen64) DO(fcntl) DO(fcntl64) DO(lockf) DO(lockf64) DO(prctl)
+    DO(dup2) DO(dup3) DO(fopen) DO(fopen64) DO(fdopen) DO(freopen) DO(freopen64) DO(fcntl) DO(fcntl64) DO(lockf) DO(lockf64) DO(prctl)
 /* clang-format on */
 #include "hooks/next_functions.h"
 
@@ -29,6 +30,7 @@
 __attribute__((constructor)) static void begin(void) {
     direct_begin();
     hdf5_begin();
+    streams_begin();
 }
 
 /* Programs may call these functions before the library's constructor has run. */
@@ -69,14 +71,35 @@ static void stream_closed(FILE* stream) {
 EXPORT int fclose(FILE* stream) {
     resolved_first();
     stream_closed(stream);
-    return real.fclose(stream);
+    const int place = stream_place(stream);
+    const int result = real.fclose(stream); /* writes what is in the buffer */
+    stream_place_free(place);
+    return result;
+}
+
+static FILE* opened(FILE* stream) {
+    stream_opened(stream);
+    return stream;
+}
+
+#define FOPEN(name)                                         \
+    EXPORT FILE* name(const char* path, const char* mode) { \
+        resolved_first();                                   \
+        return opened(real.name(path, mode));               \
+    }
+FOPEN(fopen)
+FOPEN(fopen64)
+
+EXPORT FILE* fdopen(int file, const char* mode) {
+    resolved_first();
+    return opened(real.fdopen(file, mode));
 }
 
 #define FREOPEN(name)                                                     \
     EXPORT FILE* name(const char* path, const char* mode, FILE* stream) { \
         resolved_first();                                                 \
         stream_closed(stream);                                            \
-        return real.name(path, mode, stream);                             \
+        return opened(real.name(path, mode, stream));                     \
     }
 FREOPEN(freopen)
 FREOPEN(freopen64)

@@ -1,10 +1,12 @@
 from .apply import (
     LEAST as LEAST,
     MOST as MOST,
+    MOST_THREADS as MOST_THREADS,
     Advice as Advice,
     Compared as Compared,
     become_applied as become_applied,
     compare as compare,
+    parse_buffer as parse_buffer,
     parse_hint as parse_hint,
     parse_property as parse_property,
     without_effect as without_effect,

@@ -1,7 +1,8 @@
 """Runs a program with advice of `pagelens io explain` applied, and compares it with the program as it is.
 
-The library ioapply/ makes large writes direct, and sets properties of HDF5. docs/io.md says what it leaves
-alone. Hints for MPI-IO reach ROMIO by the file that its variable ROMIO_HINTS names.
+The library ioapply/ makes large writes direct, divides them among threads, enlarges the buffers of stdio, and
+sets properties of HDF5. docs/io.md says what it leaves alone. Hints for MPI-IO reach ROMIO by the file that
+its variable ROMIO_HINTS names.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ from pagelens.machine import measured_file
 from pagelens.units import format_binary_size, parse_size
 
 LEAST, MOST = 64 << 10, 1 << 30  # bytes from which on writes can be made direct
+LEAST_BUFFER, MOST_BUFFER = 8 << 10, 64 << 20  # bytes of the buffers of stdio
+MOST_THREADS = 16  # as in ioapply/parts.h
 _DIRECT = "PAGELENS_IO_DIRECT"
+_THREADS = "PAGELENS_IO_THREADS"
+_BUFFER = "PAGELENS_IO_BUFFER"
 _HDF5 = {"alignment": "PAGELENS_IO_HDF5_ALIGNMENT", "cache": "PAGELENS_IO_HDF5_CACHE"}
 _HDF5_SLOTS = "PAGELENS_IO_HDF5_SLOTS"
 _HDF5_LEAST, _HDF5_MOST = {"alignment": 2, "cache": 1 << 20}, 1 << 30  # bytes
@@ -56,6 +61,8 @@ class Advice:
     hints: tuple[tuple[str, str], ...] = ()  # for ROMIO
     cores: tuple[int, ...] = ()  # the processors that it may use; (): all
     hdf5: tuple[tuple[str, int], ...] = ()  # properties of HDF5, in bytes: alignment, cache
+    threads: int = 1  # that share a large direct write over data
+    buffer: int | None = None  # bytes of the buffers of stdio; None: as they are
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:
         """Return the program's environment. Raises Failure if the hints cannot be written."""
@@ -65,6 +72,9 @@ class Advice:
             changed["LD_PRELOAD"] = preloaded(before, library)
         if self.smallest is not None:
             changed[_DIRECT] = str(self.smallest)
+            changed[_THREADS] = str(self.threads)
+        if self.buffer is not None:
+            changed[_BUFFER] = str(self.buffer)
         for name, value in self.hdf5:
             changed[_HDF5[name]] = str(value)
             if name == "cache":
@@ -76,7 +86,7 @@ class Advice:
     @property
     def preloads(self) -> bool:
         """Whether the library must be loaded into the program."""
-        return self.smallest is not None or bool(self.hdf5)
+        return self.smallest is not None or self.buffer is not None or bool(self.hdf5)
 
     def apply_cores(self) -> None:
         """Bind this process, and all that it starts, to the processors of the advice."""
@@ -128,6 +138,14 @@ def parse_property(text: str) -> tuple[str, int]:
     return name, size
 
 
+def parse_buffer(text: str) -> int:
+    """Return the bytes of buffers such as 256KiB. Raises UsageError."""
+    size = parse_size(text, "--buffer")
+    if not LEAST_BUFFER <= size <= MOST_BUFFER:
+        raise UsageError(f"--buffer {text}: 8 KiB to 64 MiB, such as 256KiB")
+    return size
+
+
 def next_prime(least: int) -> int:
     """Return the smallest prime that is not smaller. HDF5 advises a prime number of slots."""
     number = max(least, 2)
@@ -149,6 +167,7 @@ class Compared:
     unequal: tuple[str, ...]  # that differ between the two ways
     unsteady: tuple[str, ...]  # that differ from run to run as the program is
     unread: tuple[str, ...] = ()  # that could not be read after any run, and so were not compared
+    overlap: bool = False  # a run of the faster way took as long as one of the slower way
 
 
 def without_effect(words: Sequence[str]) -> list[str]:
@@ -214,16 +233,18 @@ def compare(
     all_digests = digests[0] + digests[1]
     unread = {name for name in names if all(of[name].startswith(_UNREAD) for of in all_digests)}
     plain, applied = times
+    walls, walls_applied = [wall for _, wall in plain], [wall for _, wall in applied]
     return Compared(
         plain_cpu_s=median(cpu for cpu, _ in plain),
-        plain_wall_s=median(wall for _, wall in plain),
+        plain_wall_s=median(walls),
         applied_cpu_s=median(cpu for cpu, _ in applied),
-        applied_wall_s=median(wall for _, wall in applied),
+        applied_wall_s=median(walls_applied),
         files=len(files),
         hdf5=sum(str(path) not in unread for path in by_content),
         unequal=tuple(name for name in unequal if name not in unread),
         unsteady=tuple(name for name in unsteady if name not in unread),
         unread=tuple(name for name in names if name in unread),
+        overlap=max(walls) >= min(walls_applied) and max(walls_applied) >= min(walls),
     )
 
 

@@ -23,11 +23,28 @@ def notes(
 ) -> list[str]:
     """Return a sentence or two on each such thing."""
     return [
+        *_left_out(recording, sums),
         *_slow_new_files(sums, io, elapsed_s),
         *_slow_new_pages(sums, io),
         *_joined_syncs(frame),
         *_of_recording(recording, io),
     ]
+
+
+def _left_out(recording: Recording, sums: list[OfPath]) -> Iterator[str]:
+    """Say which recorded operations the table of paths does not have, and why."""
+    every, regular = recording.operations.height, recording.regular.height
+    elsewhere, unknown = every - regular, regular - sum(of.operations for of in sums)
+    reasons = [
+        f"{count:,} {why}"
+        for count, why in (
+            (elsewhere, "on pipes, terminals and devices"),
+            (unknown, "that the model does not know"),
+        )
+        if count
+    ]
+    if reasons:
+        yield f"Of {every:,} operations, the table of what they took leaves out {' and '.join(reasons)}."
 
 
 def _slow_new_files(sums: list[OfPath], io: Io, elapsed_s: float) -> Iterator[str]:

@@ -14,6 +14,7 @@ from pagelens.machine import Costs, InFlight, Io
 from pagelens.units import format_binary_size
 
 _DEPTHS = (2, 8, 32)  # requests in flight, as `pagelens measure io` measures them
+_LEAST_PART = 1 << 20  # bytes of a write that a thread takes (ioapply/parts.c)
 _AS_GOOD = 1.02  # times the least time: a deeper queue is not worth that
 _THREAD = ["process", "thread"]
 _TOGETHER = [*_THREAD, "file", "kind", "epoch", "sequence"]
@@ -100,6 +101,36 @@ def _ratios(table: InFlight, alone: Costs, sizes: Floats, depth: int) -> tuple[F
     share = min((depth - counts[lower]) / max(counts[upper] - counts[lower], 1), 1.0)
     (_, cpu, wall), (_, less_cpu, less_wall) = found[upper], found[lower]
     return share * cpu + (1 - share) * less_cpu, share * wall + (1 - share) * less_wall
+
+
+def divided_writes(
+    frame: pl.DataFrame, io: Io, direct: Cost, large: NDArray[np.bool_], threads: int
+) -> tuple[Cost, Floats, NDArray[np.bool_]]:
+    """Return the cost and the wall time if threads divide the large writes, and which writes these are.
+
+    `direct` is the cost if these writes are direct. Those over data of 2 MiB and more are divided in parts of
+    at least 1 MiB, as by ioapply/parts.c. The parts are in flight together. The calling thread also waits for
+    a copy of its own part only. What it takes to make a thread is not priced.
+    """
+    sizes, costs = sizes_of(frame), costs_of(io, paths.DIRECT_WRITE)
+    parts = np.minimum(sizes // _LEAST_PART, threads)
+    some = large & (parts > 1) & (frame["new_share"].to_numpy() <= 0)
+    cpu_s, wall = direct.cpu_s.copy(), wall_of(direct)
+    if costs is None:
+        return direct, wall, np.zeros_like(some)
+    for number in {int(count) for count in parts[some]}:
+        at = np.flatnonzero(some & (parts == number))
+        each, whole = table_cost(costs, sizes[at] / number), table_cost(costs, sizes[at])
+        alone, copies = wall_of(each), np.maximum(direct.cpu_s[at] - whole.cpu_s, 0)
+        if io.direct_write_in_flight is not None:
+            of_cpu, of_wall = _ratios(io.direct_write_in_flight.value, costs, sizes[at] / number, number)
+        else:  # as fast as the node transfers, but no slower than one
+            least = 0.0 if io.write_rate is None else sizes[at] / number / io.write_rate.value
+            of_cpu = np.ones_like(alone)
+            of_wall = np.maximum(1 / number, np.minimum(least / alone, 1.0))
+        cpu_s[at] = number * each.cpu_s * of_cpu + copies
+        wall[at] = number * alone * of_wall + copies / number
+    return Cost(cpu_s, np.maximum(wall - cpu_s, 0)), wall, some
 
 
 def flights(frame: pl.DataFrame) -> NDArray[np.uint8]:

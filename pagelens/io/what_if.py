@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import polars as pl
@@ -12,19 +12,20 @@ from pagelens.io.classify import classify, made_direct
 from pagelens.io.core_ways import interrupt_core, kernel_core, more_threads, on_core
 from pagelens.io.kinds import IN_STDIO
 from pagelens.io.library_ways import aggregators, aligned_objects, chunk_cache, larger_chunks, repeated_chunks
-from pagelens.io.option import BUFFERED, Option, Run, buffered, copy_s, sizes_of
+from pagelens.io.option import BUFFERED, Option, Run, buffered, copy_s, sizes_of, wall_of
 from pagelens.io.predict import Cost, Floats, costs_of, predict, table_cost
-from pagelens.io.queue_ways import deeper_queue, writer_thread
+from pagelens.io.queue_ways import deeper_queue, divided_writes, writer_thread
 from pagelens.io.recording import Recording
+from pagelens.io.request_ways import REQUESTS, direct_path, has_direct, larger_buffers, merged, merged_direct
 from pagelens.machine import Io
 from pagelens.units import format_binary_size
 
-REQUESTS = (64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)  # bytes that requests are merged to
 LARGE = 1 << 20  # bytes from which on `pagelens io run` makes writes direct by default
 # File systems with checksums, where `pagelens io run` leaves files alone (ioapply/left_alone.c).
 CHECKSUMMED = ("btrfs", "bcachefs", "zfs", "overlay", "cifs", "smb2", "smb3")
-_FEWEST_MERGED = 2
 _SAME_FILE_SYNCS = 2
+_THREADS = (2, 4, 8, 16)  # that share a large write
+_AS_GOOD = 1.02  # times the least time: more threads are not worth that
 
 
 def options(frame: pl.DataFrame, io: Io, run: Run | None = None) -> Iterator[Option]:
@@ -32,10 +33,12 @@ def options(frame: pl.DataFrame, io: Io, run: Run | None = None) -> Iterator[Opt
     as_it_ran = predict(frame, io)
     yield Option("as-it-ran", "as it ran", "", as_it_ran)
     for make in (
-        _merged,
+        merged,
+        larger_buffers,
         _direct,
         _large_direct,
-        _merged_direct,
+        _divided,
+        merged_direct,
         _read_ahead,
         _fewer_syncs,
         _larger_chunks,
@@ -55,114 +58,14 @@ def options(frame: pl.DataFrame, io: Io, run: Run | None = None) -> Iterator[Opt
             yield found
 
 
-def _run_totals(frame: pl.DataFrame) -> tuple[Floats, Floats]:
-    """Return for each operation the bytes and the number of operations of its sequence."""
-    totals = frame.select(
-        total=pl.col("bytes").sum().over("run"), count=(pl.col("bytes") > 0).sum().over("run")
-    )
-    return totals["total"].to_numpy().astype(np.float64), totals["count"].to_numpy().astype(np.float64)
-
-
-def _merged(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    """Merge small neighbouring buffered operations into larger ones."""
-    total, count = _run_totals(frame)
-    where = buffered(frame) & (count >= _FEWEST_MERGED)
-    sizes = sizes_of(frame)
-    best: tuple[float, int, Cost] | None = None
-    for request in REQUESTS:
-        some = where & (sizes < request)
-        cost = _in_requests(frame, io, now, some, request, total, lambda path: path)
-        if cost is not None and (best is None or _spent(cost) < best[0]):
-            best = (_spent(cost), request, cost)
-    if best is None:
-        return None
-    return Option(
-        "merge",
-        f"requests merged to {format_binary_size(best[1])}",
-        "a larger buffer in the program (setvbuf, a block size)",
-        best[2],
-    )
-
-
 def _larger_chunks(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     return larger_chunks(frame, io, now, REQUESTS)
-
-
-def _merged_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    """Merge them into direct operations from an aligned buffer."""
-    if not _has_direct(io):
-        return None
-    total, _ = _run_totals(frame)
-    where = buffered(frame)
-    best: tuple[float, int, Cost] | None = None
-    for request in REQUESTS:
-        some = where & (total >= request)
-        after = predict(made_direct(frame, some), io)
-        cost = _in_requests(frame, io, after, some, request, total, _direct_path)
-        if cost is not None and (best is None or _spent(cost) < best[0]):
-            best = (_spent(cost), request, cost)
-    if best is None:
-        return None
-    return Option(
-        "merge-direct",
-        f"direct requests of {format_binary_size(best[1])}",
-        "O_DIRECT, and an aligned buffer of that size",
-        best[2],
-    )
-
-
-def _spent(cost: Cost) -> float:
-    return float(np.nansum(cost.cpu_s) + np.nansum(cost.wait_s))
-
-
-def _in_requests(
-    frame: pl.DataFrame,
-    io: Io,
-    now: Cost,
-    some: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    request: int,
-    total: Floats,
-    path_of: Callable[[str], str],
-) -> Cost | None:
-    """Return the cost if some operations were parts of requests.
-
-    Each operation bears its share of a request, and a copy.
-    """
-    if not some.any():
-        return None
-    cpu_s, wait_s = now.cpu_s.copy(), now.wait_s.copy()
-    kind, sizes = frame["path"].to_numpy(), sizes_of(frame)
-    for path in BUFFERED:
-        where = some & (kind == path)
-        if not where.any():
-            continue
-        costs = costs_of(io, path_of(path))
-        if costs is None:
-            return None
-        whole = np.minimum(total[where], request)
-        each = table_cost(costs, whole)
-        share = sizes[where] / whole
-        cpu_s[where] = each.cpu_s * share + copy_s(io, sizes[where])
-        wait_s[where] = each.wait_s * share
-    return Cost(cpu_s, wait_s)
-
-
-def _direct_path(path: str) -> str:
-    """Return the path of a direct operation in place of a buffered one."""
-    return {paths.WRITE: paths.DIRECT_NEW_WRITE, paths.OVERWRITE: paths.DIRECT_WRITE}.get(
-        path, paths.DIRECT_READ
-    )
-
-
-def _has_direct(io: Io) -> bool:
-    copies = io.direct_copies is not None and io.direct_copies.value
-    return (io.direct_read is not None or io.direct_write is not None) and not copies
 
 
 def _direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     """Make each buffered operation direct, as it is if it is aligned, else through an aligned buffer."""
     where = buffered(frame)
-    if not _has_direct(io) or not where.any():
+    if not has_direct(io) or not where.any():
         return None
     cost, bounces = _made_direct(frame, io, where)
     return Option(
@@ -176,7 +79,7 @@ def _direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
 def _large_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     """Make large writes direct, as `pagelens io run` does."""
     where = large_writes(frame, io, LARGE)
-    if not _has_direct(io) or not where.any() or io.file_system.value in CHECKSUMMED:
+    if not has_direct(io) or not where.any() or io.file_system.value in CHECKSUMMED:
         return None
     return Option(
         "large-direct",
@@ -184,6 +87,28 @@ def _large_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
         "O_DIRECT where it is safe, and a copy where the memory is not aligned",
         _made_direct(frame, io, where)[0],
         applied_by="--apply direct",
+    )
+
+
+def _divided(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
+    """Divide large writes over data among threads, too."""
+    where = large_writes(frame, io, LARGE)
+    if not has_direct(io) or not where.any() or io.file_system.value in CHECKSUMMED:
+        return None
+    direct, _ = _made_direct(frame, io, where)
+    found = [(divided_writes(frame, io, direct, where, threads), threads) for threads in _THREADS]
+    known = [(cost, wall, threads) for (cost, wall, some), threads in found if some.any()]
+    if not known:
+        return None
+    least = min(float(wall.sum()) for _, wall, _ in known)
+    cost, wall, threads = next(each for each in known if float(each[1].sum()) <= _AS_GOOD * least)
+    return Option(
+        "divided",
+        f"large writes direct, by {threads} threads",
+        "O_DIRECT where it is safe, and parts of a write over data that threads write",
+        cost,
+        wall,
+        applied_by=f"--threads {threads}",
     )
 
 
@@ -221,7 +146,7 @@ def _made_direct(
     for path in BUFFERED:
         some = where & (kind == path)
         writes = path in (paths.WRITE, paths.OVERWRITE)
-        costs = costs_of(io, _direct_path(path))
+        costs = costs_of(io, direct_path(path))
         if costs is None or not some.any():
             continue
         each = table_cost(costs, whole[some])
@@ -240,10 +165,13 @@ def saved_by_advice(
     smallest: int | None,
     hdf5: Mapping[str, int],
     cores: tuple[int, ...] = (),
+    threads: int = 1,
+    buffer: int | None = None,
 ) -> tuple[float, float] | None:
     """Return the processor and wall seconds that `pagelens io run` saves.
 
-    `smallest` is the size from which on writes are made direct, and `hdf5` has the bytes of properties of
+    `smallest` is the size from which on writes are made direct, by so many `threads`. `buffer` is the size of
+    stdio's buffers, and `hdf5` has the bytes of properties of
     HDF5. `cores` are those that the program is bound to; the model knows what one of them changes for a
     program with one thread. What each of them saves is added. Return None if none of them changes anything,
     or the model does not know what it changes: the machine file may not know direct writes, the library may
@@ -251,21 +179,24 @@ def saved_by_advice(
     """
     frame = classify(recording)
     now = predict(frame, io)
-    ways: list[Cost] = []
+    ways: list[tuple[Cost, Floats]] = []
     if smallest is not None and io.direct_write is not None and io.file_system.value not in CHECKSUMMED:
         where = large_writes(frame, io, smallest)
-        ways += [_made_direct(frame, io, where)[0]] if where.any() else []
+        if where.any():
+            ways.append(divided_writes(frame, io, _made_direct(frame, io, where)[0], where, threads)[:2])
+    if buffer is not None and (buffers := larger_buffers(frame, io, now, (buffer,))) is not None:
+        ways.append((buffers.cost, buffers.wall_s))
     if "alignment" in hdf5 and (aligned := aligned_objects(frame, io, now)) is not None:
-        ways.append(aligned.cost)
+        ways.append((aligned.cost, aligned.wall_s))
     if "cache" in hdf5 and hdf5["cache"] >= repeated_chunks(frame)[1]:
         cached = chunk_cache(frame, io, now)
-        ways += [cached.cost] if cached is not None else []
+        ways += [(cached.cost, cached.wall_s)] if cached is not None else []
     if len(cores) == 1 and (bound := on_core(frame, io, cores[0])) is not None:
-        ways.append(bound)
+        ways.append((bound, wall_of(bound)))
     if not ways:
         return None
-    cpu = sum(float(np.nansum(now.cpu_s - then.cpu_s)) for then in ways)
-    return cpu, cpu + sum(float(np.nansum(now.wait_s - then.wait_s)) for then in ways)
+    cpu = sum(float(np.nansum(now.cpu_s - then.cpu_s)) for then, _ in ways)
+    return cpu, sum(float(np.nansum(wall_of(now) - wall)) for _, wall in ways)
 
 
 def _read_ahead(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:

@@ -12,7 +12,7 @@ _WHY_NOT = {
     "sync-once": "a crash would lose more than the program allows",
     "willneed": "only the program knows what it will read",
     "queue-depth": "a call must not return before its request has ended",
-    "threads": "only the program can divide its work among threads",
+    "threads": "only the program can divide its work among threads (`--threads` divides single writes)",
     "hdf5-chunks": "the program chooses the chunks when it makes a data set",
 }
 

@@ -510,6 +510,123 @@ static void jumped(void) {
     whole_records();
 }
 
+/* Large writes over data, which several threads can share. The rest is as before. */
+enum { LARGE = 9 * MIB, OLD = 48 * MIB };
+
+static void old_data(void) {
+    char* block = filled('o', OLD);
+    for (long at = 0; at < OLD; at += MIB / 2) pwrite(file, block + at, MIB / 2, at);
+}
+
+static void over(void) {
+    old_data();
+    char* aligned = aligned_alloc(4096, LARGE);
+    for (int i = 0; i < LARGE; i++) aligned[i] = (char)(i / 4099);
+    told("write", write(file, aligned, LARGE));
+    told("pwrite", pwrite(file, aligned + 1, LARGE - 1, 12 * MIB));
+    told("pwrite", pwrite(file, aligned, LARGE, 22 * MIB + 100));
+    told("across the end", pwrite(file, aligned, LARGE, OLD - 4 * MIB));
+    told("write", write(file, aligned, 2 * MIB + 8192));
+    told("fsync", fsync(file));
+}
+
+/* The memory of the data ends within the second part, or in the first. */
+static void over_memory_ends(void) {
+    old_data();
+    for (int first = MIB / 2; first < 6 * MIB; first += 5 * MIB) {
+        char* memory =
+            mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memset(memory, 'e', LARGE);
+        mprotect(memory + first, LARGE - first, PROT_NONE);
+        told("pwrite", pwrite(file, memory, LARGE, 0));
+        told("pwrite", pwrite(file, memory + 1, LARGE, 16 * MIB));
+    }
+}
+
+/* Only a part in the middle cannot be read. What is behind it may be written or not. */
+static void over_memory_gap(void) {
+    old_data();
+    char* memory = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(memory, 'g', LARGE);
+    mprotect(memory + 3 * MIB, MIB, PROT_NONE);
+    told("pwrite", pwrite(file, memory, LARGE, 0));
+    told("pwrite", pwrite(file, memory + 1, LARGE - 1, 16 * MIB));
+    old_data();
+}
+
+static char* for_handler;
+
+static void large_one(int number) {
+    (void)number;
+    small_count += pwrite(file, for_handler, 4 * MIB, 40 * MIB) == 4 * MIB;
+}
+
+/* A handler makes such writes between others, while memory is allocated. */
+static void over_handler(void) {
+    old_data();
+    for_handler = filled('h', 4 * MIB);
+    struct sigaction action = {.sa_handler = large_one, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    const struct itimerval soon = {{0, 0}, {0, 700}};
+    char* block = filled('L', LARGE);
+    for (int i = 0; i < 5 || small_count < 3; i++) {
+        setitimer(ITIMER_REAL, &soon, NULL);
+        free(malloc(1000));
+        if (pwrite(file, block, LARGE, i % 4 * LARGE) != LARGE) abort();
+    }
+    while (small_count < 5) usleep(100);
+    told("handler", small_count >= 3);
+}
+
+static void* over_thread(void* letter) {
+    const char which = *(char*)letter;
+    char* block = filled(which, LARGE);
+    for (int i = 0; i < 4; i++)
+        if (pwrite(file, block, LARGE, (which - 'a') * LARGE) != LARGE) abort();
+    return NULL;
+}
+
+static void over_threads(void) {
+    old_data();
+    pthread_t all[4];
+    char letters[4] = {'a', 'b', 'c', 'd'};
+    for (int i = 0; i < 4; i++) pthread_create(&all[i], NULL, over_thread, &letters[i]);
+    const pid_t child = fork();
+    if (!child) {
+        char own = 'e';
+        over_thread(&own);
+        _exit(0);
+    }
+    for (int i = 0; i < 4; i++) pthread_join(all[i], NULL);
+    int status;
+    waitpid(child, &status, 0);
+    told("child", status);
+}
+
+/* Each block is old or new when a write is killed, and the file is as long as before. */
+static void over_killed(void) {
+    old_data();
+    for (int i = 0; i < 5; i++) {
+        const pid_t child = fork();
+        if (!child)
+            for (int letter = 'a';; letter = letter == 'z' ? 'a' : letter + 1)
+                pwrite(file, filled((char)letter, LARGE), LARGE, 0);
+        usleep(3000 + i * 2000);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+    }
+    struct stat info;
+    fstat(file, &info);
+    char block[4096];
+    long torn = 0;
+    for (long at = 0; at < LARGE; at += sizeof block) {
+        pread(file, block, sizeof block, at);
+        for (size_t i = 1; i < sizeof block; i++) torn += block[i] != block[0] || !block[0];
+    }
+    printf("torn %ld, length %ld\n", torn, (long)info.st_size);
+    ftruncate(file, 0); /* which letters it ends with depends on when */
+}
+
 static void fill_by(size_t size) {
     long total = 0;
     for (;;) {
@@ -562,6 +679,12 @@ int main(int count, char** words) {
                 {"unnamed", unnamed},
                 {"resized", resized},
                 {"renumbered", renumbered},
+                {"over", over},
+                {"over_memory_ends", over_memory_ends},
+                {"over_memory_gap", over_memory_gap},
+                {"over_handler", over_handler},
+                {"over_threads", over_threads},
+                {"over_killed", over_killed},
                 {"fill_at_once", fill_at_once},
                 {"fill", fill}};
     if (count < 3) return 2;

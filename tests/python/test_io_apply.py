@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -13,11 +14,12 @@ import pytest
 from preloaded import programs_as_they_come
 from run_library import PROGRAMS, build
 
+from pagelens.cli.text.io_compare import render_comparison
 from pagelens.errors import Failure, UsageError
 from pagelens.host import all_but, named_processors
 from pagelens.host.native_files import native_file
 from pagelens.io import apply, open_recording
-from pagelens.io.apply import Advice, compare, parse_hint, written_files
+from pagelens.io.apply import Advice, Compared, compare, parse_hint, written_files
 from pagelens.io.importers.builder import RecordingBuilder
 from pagelens.io.kinds import KINDS
 from pagelens.io.recording import Header
@@ -27,6 +29,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 SMALLEST = 1 << 20
 DIRECT = Advice(SMALLEST)
+DIVIDED = Advice(SMALLEST, threads=4)
 CACHESTAT = 451
 # The order of records, and so the bytes of the file, may differ from run to run.
 ANY_ORDER = ("handler", "forked", "threads", "jumped")
@@ -36,6 +39,10 @@ ALIKE = (
     "lock_race", "destructor", "sandboxed", "spawned", "copied", "unnamed", "resized", "renumbered",
 )  # fmt: skip
 
+OVER_DATA = (
+    "over", "over_memory_ends", "over_memory_gap", "over_handler", "over_threads", "over_killed",
+)  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -43,9 +50,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(PROGRAMS / "io_apply.c", made, "-w", "-pthread", "-rdynamic")
 
 
-def run(program: Path, folder: Path, way: str, applied: bool) -> tuple[int, str]:
+def run(program: Path, folder: Path, way: str, applied: bool, advice: Advice = DIRECT) -> tuple[int, str]:
     folder.mkdir(exist_ok=True)
-    environment = DIRECT.environment(os.environ) if applied else dict(os.environ)
+    environment = advice.environment(os.environ) if applied else dict(os.environ)
     done = subprocess.run(
         [program, folder, way], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
@@ -61,6 +68,29 @@ def test_a_program_sees_and_leaves_the_same(way: str, program: Path, tmp_path: P
     plain, direct = tmp_path / "plain", tmp_path / "direct"
     assert run(program, direct, way, applied=True) == run(program, plain, way, applied=False)
     assert bytes_of(direct) == bytes_of(plain)
+
+
+@pytest.mark.parametrize("way", OVER_DATA)
+def test_writes_that_threads_share_are_as_whole_ones(way: str, program: Path, tmp_path: Path) -> None:
+    plain, divided = tmp_path / "plain", tmp_path / "divided"
+    told = run(program, divided, way, applied=True, advice=DIVIDED)
+    assert told == run(program, plain, way, applied=False)
+    assert bytes_of(divided) == bytes_of(plain)
+
+
+def test_only_large_direct_writes_within_a_file_are_shared(program: Path, tmp_path: Path) -> None:
+    """`over` makes four of them, of 9 MiB for four threads and of 2 MiB for two; one begins within a page."""
+    words = ["strace", "-f", "-o", tmp_path / "calls", "-e", "trace=clone,clone3", program, tmp_path, "over"]
+    environment = DIVIDED.environment(os.environ)
+    try:
+        subprocess.run(words, env=environment, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no strace here")
+    file_system = read_file_system(tmp_path)
+    if not file_system.direct or file_system.direct_copies:
+        pytest.skip("no direct operations here")
+    calls = (tmp_path / "calls").read_text()
+    assert calls.count("clone(") == 3 + 3 + 1
 
 
 @pytest.mark.parametrize("way", ANY_ORDER)
@@ -190,6 +220,25 @@ def test_a_comparison_finds_files_that_differ(
     words = ["sh", "-c", f"echo $WAY >{tmp_path}/file"]
     subprocess.run(words, check=True)
     assert compare(words, DIRECT, 1, files[:1]).unequal == (str(tmp_path / "file"),)
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "wall_s", "said"),
+    [
+        (1.0, 1.2, "takes 20% longer: do not apply it"),
+        (0.5, 1.2, "takes 20% longer, though it takes 50% less processor time: do not apply it"),
+        (1.0, 0.7, "is 30% faster"),
+        (0.8, 1.01, "is as fast, and takes 20% less processor time"),
+        (1.0, 0.99, "it is not worth it"),
+    ],
+)
+def test_a_comparison_ends_in_plain_words(cpu_s: float, wall_s: float, said: str) -> None:
+    found = Compared(1.0, 1.0, cpu_s, wall_s, 1, 0, (), ())
+    assert said in " ".join(render_comparison(found, None, DIRECT, 3))
+    doubt = "some runs of the faster way took as long" in " ".join(
+        render_comparison(replace(found, overlap=True), None, DIRECT, 3)
+    )
+    assert doubt == (abs(wall_s - 1) > 0.05)
 
 
 def test_the_files_of_a_comparison_are_those_that_were_written(tmp_path: Path) -> None:

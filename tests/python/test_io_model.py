@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -550,6 +551,29 @@ def test_the_answer_fits_80_columns_and_begins_with_a_large_error(tmp_path: Path
     page = render_page(found, recording, list(conclusion(found)))
     assert page.count("<svg") == 3
     assert "writes at the end" in page
+
+
+def test_operations_that_the_table_leaves_out_are_counted() -> None:
+    """The answer ended with more operations than its table had, and did not say why."""
+    cut = {"kind": "truncate", "size": PAGE, "result": 0}
+    operations = [transfer("write", 0), cut, transfer("write", 0, file=1)]
+    recording = recording_of(operations, [{"bytes": 0, "cached_bytes": 0}, {"type": "other"}])
+    said = " ".join(render_explanation(explain_recording(recording, MACHINE)))
+    assert "Of 3 operations, the table of what they took leaves out 1 on pipes, terminals and devices" in said
+    assert "and 1 that the model does not know" in said
+    assert not explain_recording(recording_of(operations[:1]), MACHINE).notes[0].startswith("Of ")
+
+
+def test_the_best_way_that_can_be_applied_is_named_beside_a_better_one() -> None:
+    writes = [transfer("write", PAGE * n, flags=IN_STDIO, wall_ns=4000, cpu_ns=4000) for n in range(1000)]
+    apart = [transfer("write", PAGE * 2 * n, file=1, wall_ns=4000, cpu_ns=4000) for n in range(5)]
+    found = explain_recording(recording_of([*writes, *apart], [{"bytes": 0, "cached_bytes": 0}] * 2), MACHINE)
+    better = replace(
+        found, ways=sorted(found.ways, key=lambda way: (way.key != "as-it-ran", way.key != "merge"))
+    )
+    said = list(conclusion(better))
+    assert "does not apply it" in said[2]
+    assert said[3].startswith("The best way that it applies is buffers of 1 MiB in stdio")
 
 
 @pytest.mark.parametrize(

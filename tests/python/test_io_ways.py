@@ -5,17 +5,18 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from test_io_model import MACHINE, PAGE, recording_of, transfer, with_tables
 
 from pagelens.io import Recording, explain_recording, record_program
-from pagelens.io.classify import classify
-from pagelens.io.kinds import CALLERS, KINDS
+from pagelens.io.classify import classify, made_direct
+from pagelens.io.kinds import CALLERS, IN_STDIO, KINDS
 from pagelens.io.library_ways import HDF5_DATA, larger_chunks
 from pagelens.io.option import Option, Run, speed_up
-from pagelens.io.predict import predict
-from pagelens.io.what_if import options, saved_by_advice
+from pagelens.io.predict import predict, table_cost
+from pagelens.io.what_if import LARGE, options, saved_by_advice
 from pagelens.io.why_not import why_not_applied
 from pagelens.machine import Io
 
@@ -78,6 +79,44 @@ def test_several_writers_gain_what_was_measured_and_no_more() -> None:
     assert speed_up(with_tables(), 4) == 1
     told = with_tables(writers="4", writers_apart="2.5", two_writers_apart="1.9")
     assert [speed_up(told, n) for n in (1, 2, 4)] == pytest.approx([1, 1.9, 2.5])
+
+
+def test_larger_buffers_of_stdio_merge_its_writes_without_another_copy() -> None:
+    io = with_tables()
+    inside = [transfer("write", at * PAGE, flags=IN_STDIO) for at in range(256)]
+    way = found(inside, io)["stdio-buffers"]
+    assert way.applied_by == "--apply hints --buffer 1MiB"
+    assert way.cost.cpu_s.sum() == pytest.approx(256e-6)  # one write of 1 MiB, by the table
+    saved = 256 * 4e-6 - 256e-6
+    assert saved_by_advice(recording_of(inside), io, None, {}, buffer=1 << 20) == pytest.approx(
+        (saved, saved)
+    )
+    for others in (
+        [transfer("write", at * PAGE) for at in range(256)],
+        [{**of, "append": True} for of in inside],
+        [{**of, "synchronous": True} for of in inside],
+        [transfer("read", at * PAGE, flags=IN_STDIO) for at in range(256)],
+    ):
+        assert "stdio-buffers" not in found(others, io)
+
+
+def test_threads_that_share_a_write_have_its_parts_in_flight() -> None:
+    """A direct write of 1 MiB takes 500 us, 50 of them busy. Of two in flight, one ends every 450 us."""
+    in_flight = '[[2, "1 MiB", "60 us", "450 us"]]'
+    io = with_tables(direct_write_in_flight=in_flight)
+    data = [{"bytes": 8 << 20}]
+    writes = [transfer("write", 0, 4 << 20, address=4096), transfer("write", 16 << 20, 4 << 20, address=4096)]
+    frame = classify(recording_of(writes, data))
+    way = {option.key: option for option in options(frame, io)}["divided"]
+    assert way.applied_by == "--threads 2"
+    whole = predict(made_direct(frame, np.array([True, True])), io)
+    parts = 2 * table_cost(io.direct_write.value, np.array([2.0 * (1 << 20)])).cpu_s[0]  # type: ignore[union-attr]
+    assert way.cost.cpu_s == pytest.approx([parts * 1.2, whole.cpu_s[1]])
+    assert way.wall_s == pytest.approx([4 * 450e-6, whole.cpu_s[1] + whole.wait_s[1]])
+    saved = saved_by_advice(recording_of(writes, data), io, LARGE, {}, threads=2)
+    now = predict(frame, io)
+    assert saved is not None
+    assert saved[0] == pytest.approx(now.cpu_s.sum() - way.cost.cpu_s.sum())
 
 
 def test_objects_of_hdf5_at_whole_pages_are_written_whole() -> None:

@@ -220,6 +220,16 @@ def run_command(
     request: Annotated[
         str, typer.Option(metavar="SIZE", help="Make writes of this size and more direct.")
     ] = "1MiB",
+    threads: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Let N threads share a direct write of 2 MiB or more over data."
+        ),
+    ] = 1,
+    buffer: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Merge small writes of stdio by buffers of this size."),
+    ] = None,
     hint: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A hint for MPI-IO (ROMIO); can be repeated."),
@@ -245,7 +255,7 @@ def run_command(
     machine: MachineName = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a program with its large writes made direct, or measure what that gains.
+    """Run a program with its large writes made direct, or other advice, or measure what that gains.
 
     A preloaded library makes them direct. What it cannot prove safe stays unchanged.
     --compare records the program first, and also compares the files it writes.
@@ -254,8 +264,10 @@ def run_command(
     from pagelens.io import (
         LEAST,
         MOST,
+        MOST_THREADS,
         Advice,
         become_applied,
+        parse_buffer,
         parse_hint,
         parse_property,
         without_effect,
@@ -269,8 +281,12 @@ def run_command(
         bound = named_processors(cores, "--cores")
     elif leave_cores:
         bound = all_but(leave_cores)
-    if apply not in ("direct", "hints") or (apply == "hints" and not (hint or hdf5 or bound)):
-        raise UsageError(f"--apply {apply}: direct, or hints with a --hint, --hdf5, --cores or --leave-cores")
+    if apply not in ("direct", "hints") or (apply == "hints" and not (buffer or hint or hdf5 or bound)):
+        raise UsageError(
+            f"--apply {apply}: direct, or hints with --buffer, --hint, --hdf5, --cores or --leave-cores"
+        )
+    if threads > MOST_THREADS or (threads > 1 and apply == "hints"):
+        raise UsageError(f"--threads {threads}: 1 to {MOST_THREADS}, and only with --apply direct")
     smallest = parse_size(request, "--request")
     if not LEAST <= smallest <= MOST:
         raise UsageError(f"--request {request}: 64 KiB to 1 GiB, such as 1MiB")
@@ -279,6 +295,8 @@ def run_command(
         tuple(map(parse_hint, hint or ())),
         tuple(bound),
         tuple(map(parse_property, hdf5 or ())),
+        threads,
+        None if buffer is None else parse_buffer(buffer),
     )
     for line in without_effect(command) if advice.preloads else ():
         print(f"pagelens io run: {line}", file=sys.stderr)
@@ -296,7 +314,9 @@ def _compared(command: list[str], advice: Advice, rounds: int, machine: str | No
     assert io is not None
     with progress_bar(quiet, "runs") as bar:
         found = compare(command, advice, rounds, written_files(recording), bar)
-    saved = saved_by_advice(recording, io, advice.smallest, dict(advice.hdf5), advice.cores)
+    saved = saved_by_advice(
+        recording, io, advice.smallest, dict(advice.hdf5), advice.cores, advice.threads, advice.buffer
+    )
     typer.echo("\n".join(render_comparison(found, saved, advice, rounds)))
     return 1 if found.unequal else 0
 

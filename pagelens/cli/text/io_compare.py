@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pagelens.cli.text.tables import count_noun, table, wrap
-from pagelens.io import Advice, Compared
+from pagelens.io import WORTH, Advice, Compared
 from pagelens.units import format_time
 
 _COLUMNS = ("way", "processor", "wall")
@@ -31,6 +31,8 @@ def render_comparison(
     yield from wrap(f"Measured: {runs} each way, in turn, beside whatever else runs here.")
     if saved is None and advice.smallest is not None:
         yield from wrap("The program has no write that would be made direct.")
+    if saved is None and advice.buffer is not None:
+        yield from wrap("stdio makes no small writes in this program that a larger buffer would merge.")
     if saved is None and advice.hdf5:
         yield from wrap("The model does not know what these properties of HDF5 change in this program.")
     equal = found.files - len(found.unequal) - len(found.unsteady) - len(found.unread)
@@ -55,6 +57,24 @@ def render_comparison(
     if found.unequal:
         names = ", ".join(found.unequal)
         yield from wrap(f"These differ because of the advice: {names}. Do not use it with this program.")
+    else:
+        yield from wrap(_verdict(*gained, found))
+
+
+def _verdict(cpu_s: float, wall_s: float, found: Compared) -> str:
+    """Return in plain words whether to apply the advice."""
+    cpu, wall = cpu_s / max(found.plain_cpu_s, 1e-9), wall_s / max(found.plain_wall_s, 1e-9)
+    if abs(wall) < WORTH:
+        if cpu < WORTH:
+            return "The advice gains less than 2% of the program's time: it is not worth it."
+        return f"With the advice the program is as fast, and takes {cpu:.0%} less processor time."
+    doubt = (
+        " But some runs of the faster way took as long as some of the slower one." if found.overlap else ""
+    )
+    if wall > 0:
+        return f"With the advice the program is {wall:.0%} faster.{doubt}"
+    less = f", though it takes {cpu:.0%} less processor time" if cpu >= WORTH else ""
+    return f"With the advice the program takes {-wall:.0%} longer{less}: do not apply it.{doubt}"
 
 
 def _signed(seconds: float) -> str:

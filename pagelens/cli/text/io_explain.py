@@ -123,6 +123,12 @@ def conclusion(e: Explanation) -> Iterator[str]:
         yield f"This applies and measures it: `pagelens io run {best.applied_by} --compare 3 -- ...`"
     elif best.why_not_applied:
         yield f"`pagelens io run` does not apply it: {best.why_not_applied}."
+        other = next((way for way in e.ways[1:] if way.verdict == "gains" and way.applied_by), None)
+        if other is not None:
+            yield (
+                f"The best way that it applies is {other.title}, which saves {format_share(other.gain or 0)} "
+                f"(modelled): `pagelens io run {other.applied_by} --compare 3 -- ...`"
+            )
 
 
 def _range(way: Way) -> str:
