@@ -81,7 +81,7 @@ def made_direct(frame: pl.DataFrame, where: NDArray[np.bool_]) -> pl.DataFrame:
 def with_paths(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the operations with the shares of reads that are not cached, and the paths that follow."""
     frame = frame.with_columns(cold_share=_cold_share(frame))
-    frame = frame.with_columns(dropped_bytes=_dropped_bytes())
+    frame = frame.with_columns(dropped_bytes=_dropped_bytes(), random=_announced_as_random())
     return frame.with_columns(continues=_continues(frame)).with_columns(path=_path())
 
 
@@ -97,7 +97,7 @@ def _path() -> pl.Expr:
         .then(pl.when(pl.col("new_share") > 0).then(pl.lit(WRITE)).otherwise(pl.lit(OVERWRITE)))
         .when(pl.col("cold_share") <= 0)
         .then(pl.lit(READ))
-        .when(pl.col("follows") | pl.col("continues"))
+        .when((pl.col("follows") | pl.col("continues")) & ~pl.col("random"))
         .then(pl.lit(COLD_READ))
         .otherwise(pl.lit(SCATTERED_READ))
     )
@@ -268,17 +268,20 @@ def _cold_share(frame: pl.DataFrame) -> pl.Series:
     return pl.Series("cold_share", share * np.where(again, 1.0, frame["uncached"].to_numpy()))
 
 
+def _announced_as_random() -> pl.Expr:
+    """Return whether the program has said that it reads in random order. Nothing is read ahead then."""
+    advised = pl.when((pl.col("kind") == KINDS["advise"]) & pl.col("flags").is_in(_ORDERS)).then("flags")
+    return advised.forward_fill().over("file").fill_null(0) == _RANDOM
+
+
 def _continues(frame: pl.DataFrame) -> pl.Series:
     """Return which reads that are not cached continue what is in the page cache before them.
 
     A program can read several sequences of a file in turn. Linux then reads ahead all the same, if more
-    pages than the read has are in the page cache right before it (mm/readahead.c, page_cache_sync_ra). It
-    does not if the program has announced reads in random order.
+    pages than the read has are in the page cache right before it (mm/readahead.c, page_cache_sync_ra).
     """
     found = np.zeros(frame.height, np.bool_)
-    advised = pl.when((pl.col("kind") == KINDS["advise"]) & pl.col("flags").is_in(_ORDERS)).then("flags")
-    random = frame.select(advised.forward_fill().over("file").fill_null(0) == _RANDOM).to_series().to_numpy()
-    lone = (frame["cold_share"].to_numpy() > 0) & ~frame["follows"].to_numpy() & ~random
+    lone = (frame["cold_share"].to_numpy() > 0) & ~frame["follows"].to_numpy() & ~frame["random"].to_numpy()
     kinds = frame["kind"].to_numpy()
     moved = (frame["bytes"].to_numpy() > 0) & ~frame["direct"].to_numpy() & (frame["offset"].to_numpy() >= 0)
     at = np.flatnonzero(moved & np.isin(kinds, (KINDS["read"], KINDS["write"], KINDS["copy"])))

@@ -216,8 +216,10 @@ def test_sequences_that_are_read_in_turn_are_read_ahead() -> None:
     file = {"bytes": 1 << 30, "cached_bytes": 0}
     assert paths_of(turns, **file) == [*["scattered_read"] * 4, *["cold_read"] * 6]
     assert paths_of(alone, **file) == ["scattered_read", "cold_read", "scattered_read", "scattered_read"]
-    # fadvise(RANDOM) ends that.
-    assert paths_of([{"kind": "advise", "flags": 1}, *turns], **file) == ["call", *["scattered_read"] * 10]
+    # fadvise(RANDOM) ends that, and so it does for reads that follow each other. fio says so.
+    for reads in (turns, alone):
+        said = paths_of([{"kind": "advise", "flags": 1}, *reads], **file)
+        assert said == ["call", *["scattered_read"] * len(reads)]
     assert paths_of([{"kind": "advise", "flags": 0}, *turns], **file)[5:] == ["cold_read"] * 6
     # What was written directly is not in the page cache.
     written = [transfer("write", n * PAGE + far, direct=True) for n in range(20)]
