@@ -418,7 +418,7 @@ void register_recorder(nb::module_& m) {
         .def("wait", &TraceRecorder::wait, "thread"_a, "processes"_a, Released())
         .def("go_on", &TraceRecorder::go_on, "thread"_a, Released())
         .def("meet", &TraceRecorder::meet, "thread"_a, "place"_a, "turn"_a, "comes"_a, "waits"_a,
-             Released())
+             "sends"_a, Released())
         .def("warn", &TraceRecorder::warn, "text"_a, Released())
         .def("close", &TraceRecorder::close, Released())
         .def("discard", &TraceRecorder::discard, Released());

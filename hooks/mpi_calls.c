@@ -30,51 +30,36 @@
 #define EXPORT __attribute__((visibility("default")))
 #define CODE(function) ((const void*)(uintptr_t)(function))
 
-/* Collective calls that no rank can leave before all have come, with the place of the communicator
- * among the arguments. */
+/* Calls in which a rank waits for others, or which such a call is about. The number is the place of
+ * the first argument that the role reads (mpi_meetings.h). MPI 4.0 has each call with counts a
+ * second time, with larger ones. */
 /* clang-format off */
-#define MEETINGS(DO) \
-    DO(MPI_Barrier, mpi_barrier, mpi_meets, 0) \
-    DO(MPI_Allreduce, mpi_allreduce, mpi_meets, 5) \
-    DO(MPI_Allgather, mpi_allgather, mpi_meets, 6) \
-    DO(MPI_Allgatherv, mpi_allgatherv, mpi_meets, 7) \
-    DO(MPI_Alltoall, mpi_alltoall, mpi_meets, 6) \
-    DO(MPI_Alltoallv, mpi_alltoallv, mpi_meets, 8) \
-    DO(MPI_Alltoallw, mpi_alltoallw, mpi_meets, 8) \
+#define CALLS_WITH_COUNTS(DO) \
+    DO(MPI_Allreduce, mpi_allreduce, mpi_meets, 5) DO(MPI_Allgather, mpi_allgather, mpi_meets, 6) \
+    DO(MPI_Allgatherv, mpi_allgatherv, mpi_meets, 7) DO(MPI_Alltoall, mpi_alltoall, mpi_meets, 6) \
+    DO(MPI_Alltoallv, mpi_alltoallv, mpi_meets, 8) DO(MPI_Alltoallw, mpi_alltoallw, mpi_meets, 8) \
     DO(MPI_Reduce_scatter, mpi_reduce_scatter, mpi_meets, 5) \
-    DO(MPI_Reduce_scatter_block, mpi_reduce_scatter_block, mpi_meets, 5)
-
-/* Other calls in which a rank waits for one other or for some, or which such a call is about. The
- * number is the place of the first argument that the role reads (mpi_meetings.h). */
-#define SOME_MEET(DO) \
-    DO(MPI_Send, mpi_send, mpi_sends, 3) DO(MPI_Ssend, mpi_ssend, mpi_sends, 3) \
-    DO(MPI_Bsend, mpi_bsend, mpi_sends, 3) DO(MPI_Rsend, mpi_rsend, mpi_sends, 3) \
-    DO(MPI_Isend, mpi_isend, mpi_starts_send, 3) DO(MPI_Issend, mpi_issend, mpi_starts_send, 3) \
-    DO(MPI_Ibsend, mpi_ibsend, mpi_starts_send, 3) DO(MPI_Irsend, mpi_irsend, mpi_starts_send, 3) \
+    DO(MPI_Reduce_scatter_block, mpi_reduce_scatter_block, mpi_meets, 5) \
+    DO(MPI_Send, mpi_send, mpi_sends, 3) DO(MPI_Ssend, mpi_ssend, mpi_sends_at_once, 3) \
+    DO(MPI_Bsend, mpi_bsend, mpi_sends_ahead, 3) DO(MPI_Rsend, mpi_rsend, mpi_sends_ahead, 3) \
+    DO(MPI_Isend, mpi_isend, mpi_starts_send, 3) \
+    DO(MPI_Issend, mpi_issend, mpi_starts_send_at_once, 3) \
+    DO(MPI_Ibsend, mpi_ibsend, mpi_starts_send_ahead, 3) \
+    DO(MPI_Irsend, mpi_irsend, mpi_starts_send_ahead, 3) \
     DO(MPI_Send_init, mpi_send_init, mpi_makes_send, 3) \
-    DO(MPI_Ssend_init, mpi_ssend_init, mpi_makes_send, 3) \
-    DO(MPI_Bsend_init, mpi_bsend_init, mpi_makes_send, 3) \
-    DO(MPI_Rsend_init, mpi_rsend_init, mpi_makes_send, 3) \
+    DO(MPI_Ssend_init, mpi_ssend_init, mpi_makes_send_at_once, 3) \
+    DO(MPI_Bsend_init, mpi_bsend_init, mpi_makes_send_ahead, 3) \
+    DO(MPI_Rsend_init, mpi_rsend_init, mpi_makes_send_ahead, 3) \
     DO(MPI_Recv, mpi_recv, mpi_receives, 3) DO(MPI_Irecv, mpi_irecv, mpi_starts_receive, 3) \
     DO(MPI_Recv_init, mpi_recv_init, mpi_makes_receive, 3) \
     DO(MPI_Sendrecv, mpi_sendrecv, mpi_sends_and_receives, 10) \
     DO(MPI_Sendrecv_replace, mpi_sendrecv_replace, mpi_replaces, 3) \
-    DO(MPI_Mprobe, mpi_mprobe, mpi_probes, 0) \
-    DO(MPI_Improbe, mpi_improbe, mpi_tries_to_probe, 0) \
-    DO(MPI_Start, mpi_start, mpi_starts, 0) DO(MPI_Startall, mpi_startall, mpi_starts_all, 0) \
-    DO(MPI_Request_free, mpi_request_free, mpi_frees_request, 0) \
-    DO(MPI_Cancel, mpi_cancel, mpi_cancels, 0) \
-    DO(MPI_Wait, mpi_wait, mpi_waits, 0) DO(MPI_Waitall, mpi_waitall, mpi_waits_for_all, 0) \
-    DO(MPI_Waitany, mpi_waitany, mpi_waits_for_any, 0) \
-    DO(MPI_Waitsome, mpi_waitsome, mpi_waits_for_some, 0) \
-    DO(MPI_Test, mpi_test, mpi_tests, 0) DO(MPI_Testall, mpi_testall, mpi_tests_all, 0) \
-    DO(MPI_Testany, mpi_testany, mpi_tests_any, 0) \
-    DO(MPI_Testsome, mpi_testsome, mpi_waits_for_some, 0) \
+    DO(MPI_Isendrecv, mpi_isendrecv, mpi_starts_both, 10) \
+    DO(MPI_Isendrecv_replace, mpi_isendrecv_replace, mpi_starts_to_replace, 3) \
     DO(MPI_Bcast, mpi_bcast, mpi_from_one, 3) DO(MPI_Scatter, mpi_scatter, mpi_from_one, 6) \
     DO(MPI_Scatterv, mpi_scatterv, mpi_from_one, 7) DO(MPI_Reduce, mpi_reduce, mpi_to_one, 5) \
     DO(MPI_Gather, mpi_gather, mpi_to_one, 6) DO(MPI_Gatherv, mpi_gatherv, mpi_to_one, 7) \
     DO(MPI_Scan, mpi_scan, mpi_one_by_one, 5) DO(MPI_Exscan, mpi_exscan, mpi_one_by_one, 5) \
-    DO(MPI_Ibarrier, mpi_ibarrier, mpi_starts_meeting, 0) \
     DO(MPI_Iallreduce, mpi_iallreduce, mpi_starts_meeting, 5) \
     DO(MPI_Iallgather, mpi_iallgather, mpi_starts_meeting, 6) \
     DO(MPI_Iallgatherv, mpi_iallgatherv, mpi_starts_meeting, 7) \
@@ -89,6 +74,32 @@
     DO(MPI_Ireduce, mpi_ireduce, mpi_starts_to_one, 5) \
     DO(MPI_Igather, mpi_igather, mpi_starts_to_one, 6) \
     DO(MPI_Igatherv, mpi_igatherv, mpi_starts_to_one, 7) \
+    DO(MPI_Neighbor_allgather, mpi_neighbor_allgather, mpi_meets_neighbours, 6) \
+    DO(MPI_Neighbor_allgatherv, mpi_neighbor_allgatherv, mpi_meets_neighbours, 7) \
+    DO(MPI_Neighbor_alltoall, mpi_neighbor_alltoall, mpi_meets_neighbours, 6) \
+    DO(MPI_Neighbor_alltoallv, mpi_neighbor_alltoallv, mpi_meets_neighbours, 8) \
+    DO(MPI_Neighbor_alltoallw, mpi_neighbor_alltoallw, mpi_meets_neighbours, 8) \
+    DO(MPI_Ineighbor_allgather, mpi_ineighbor_allgather, mpi_starts_meeting_neighbours, 6) \
+    DO(MPI_Ineighbor_allgatherv, mpi_ineighbor_allgatherv, mpi_starts_meeting_neighbours, 7) \
+    DO(MPI_Ineighbor_alltoall, mpi_ineighbor_alltoall, mpi_starts_meeting_neighbours, 6) \
+    DO(MPI_Ineighbor_alltoallv, mpi_ineighbor_alltoallv, mpi_starts_meeting_neighbours, 8) \
+    DO(MPI_Ineighbor_alltoallw, mpi_ineighbor_alltoallw, mpi_starts_meeting_neighbours, 8) \
+    DO(MPI_Win_create, mpi_win_create, mpi_makes_window, 4) \
+    DO(MPI_Win_allocate, mpi_win_allocate, mpi_allocates_window, 3) \
+    DO(MPI_Win_allocate_shared, mpi_win_allocate_shared, mpi_allocates_window, 3)
+
+#define CALLS(DO) \
+    DO(MPI_Barrier, mpi_barrier, mpi_meets, 0) DO(MPI_Mprobe, mpi_mprobe, mpi_probes, 0) \
+    DO(MPI_Improbe, mpi_improbe, mpi_tries_to_probe, 0) DO(MPI_Start, mpi_start, mpi_starts, 0) \
+    DO(MPI_Startall, mpi_startall, mpi_starts_all, 0) \
+    DO(MPI_Request_free, mpi_request_free, mpi_frees_request, 0) \
+    DO(MPI_Cancel, mpi_cancel, mpi_cancels, 0) DO(MPI_Wait, mpi_wait, mpi_waits, 0) \
+    DO(MPI_Waitall, mpi_waitall, mpi_waits_for_all, 0) \
+    DO(MPI_Waitany, mpi_waitany, mpi_waits_for_any, 0) \
+    DO(MPI_Waitsome, mpi_waitsome, mpi_waits_for_some, 0) DO(MPI_Test, mpi_test, mpi_tests, 0) \
+    DO(MPI_Testall, mpi_testall, mpi_tests_all, 0) DO(MPI_Testany, mpi_testany, mpi_tests_any, 0) \
+    DO(MPI_Testsome, mpi_testsome, mpi_waits_for_some, 0) \
+    DO(MPI_Ibarrier, mpi_ibarrier, mpi_starts_meeting, 0) \
     DO(MPI_Comm_dup, mpi_comm_dup, mpi_makes_communicator, 1) \
     DO(MPI_Comm_dup_with_info, mpi_comm_dup_with_info, mpi_makes_communicator, 2) \
     DO(MPI_Comm_split, mpi_comm_split, mpi_makes_communicator, 3) \
@@ -102,26 +113,23 @@
     DO(MPI_Graph_create, mpi_graph_create, mpi_makes_communicator, 5) \
     DO(MPI_Dist_graph_create, mpi_dist_graph_create, mpi_makes_communicator, 8) \
     DO(MPI_Dist_graph_create_adjacent, mpi_dist_graph_create_adjacent, mpi_makes_communicator, 9) \
-    DO(MPI_Intercomm_merge, mpi_intercomm_merge, mpi_makes_communicator, 2)
+    DO(MPI_Intercomm_merge, mpi_intercomm_merge, mpi_makes_communicator, 2) \
+    DO(MPI_Win_create_dynamic, mpi_win_create_dynamic, mpi_makes_window, 1) \
+    DO(MPI_Win_free, mpi_win_free, mpi_frees_window, 0) \
+    DO(MPI_Win_fence, mpi_win_fence, mpi_fences, 0) DO(MPI_Win_post, mpi_win_post, mpi_exposes, 0) \
+    DO(MPI_Win_start, mpi_win_start, mpi_begins_access, 0) \
+    DO(MPI_Win_complete, mpi_win_complete, mpi_ends_access, 0) \
+    DO(MPI_Win_wait, mpi_win_wait, mpi_ends_exposure, 0) \
+    DO(MPI_Win_test, mpi_win_test, mpi_tries_to_end_exposure, 0)
 
 /* Here it is not known for whom a rank waits; or the run begins or ends. */
 #define WAITS(DO) \
     DO(MPI_Init, mpi_init) DO(MPI_Init_thread, mpi_init_thread) DO(MPI_Finalize, mpi_finalize) \
-    DO(MPI_Neighbor_allgather, mpi_neighbor_allgather) \
-    DO(MPI_Neighbor_allgatherv, mpi_neighbor_allgatherv) \
-    DO(MPI_Neighbor_alltoall, mpi_neighbor_alltoall) \
-    DO(MPI_Neighbor_alltoallv, mpi_neighbor_alltoallv) \
-    DO(MPI_Neighbor_alltoallw, mpi_neighbor_alltoallw) \
     DO(MPI_Intercomm_create, mpi_intercomm_create) \
     DO(MPI_Probe, mpi_probe) DO(MPI_Mrecv, mpi_mrecv) \
-    DO(MPI_Win_create, mpi_win_create) DO(MPI_Win_allocate, mpi_win_allocate) \
-    DO(MPI_Win_allocate_shared, mpi_win_allocate_shared) \
-    DO(MPI_Win_create_dynamic, mpi_win_create_dynamic) DO(MPI_Win_free, mpi_win_free) \
-    DO(MPI_Win_fence, mpi_win_fence) DO(MPI_Win_lock, mpi_win_lock) \
-    DO(MPI_Win_unlock, mpi_win_unlock) DO(MPI_Win_flush, mpi_win_flush) \
-    DO(MPI_Win_lock_all, mpi_win_lock_all) DO(MPI_Win_unlock_all, mpi_win_unlock_all) \
-    DO(MPI_Win_flush_all, mpi_win_flush_all) DO(MPI_Win_start, mpi_win_start) \
-    DO(MPI_Win_complete, mpi_win_complete) DO(MPI_Win_wait, mpi_win_wait) \
+    DO(MPI_Win_lock, mpi_win_lock) DO(MPI_Win_unlock, mpi_win_unlock) \
+    DO(MPI_Win_flush, mpi_win_flush) DO(MPI_Win_lock_all, mpi_win_lock_all) \
+    DO(MPI_Win_unlock_all, mpi_win_unlock_all) DO(MPI_Win_flush_all, mpi_win_flush_all) \
     DO(MPI_File_open, mpi_file_open) DO(MPI_File_close, mpi_file_close) \
     DO(MPI_File_set_view, mpi_file_set_view) DO(MPI_File_set_size, mpi_file_set_size) \
     DO(MPI_File_sync, mpi_file_sync) \
@@ -182,7 +190,8 @@ static void meet(struct mpi_call* call) {
 static long call_in_role(mpi_function* next, const struct mpi_role* role, int first,
                          enum mpi_language language, const void* from, long* a) {
     struct mpi_call call;
-    call.language = language;
+    call.language = language == MPI_FORTRAN ? MPI_FORTRAN : MPI_C;
+    call.has_large_counts = language == MPI_C_LARGE;
     call.from = from;
     call.arguments = a;
     call.first = first;
@@ -242,11 +251,13 @@ static long call(const char* name, enum mpi_language language, const struct mpi_
     WRAP(name, MPI_C, role, first)             \
     WRAP(fortran##_, MPI_FORTRAN, role, first) \
     WRAP(fortran##_f08_, MPI_FORTRAN, role, first)
+#define WRAP_LARGE(name, fortran, role, first) WRAP(name##_c, MPI_C_LARGE, &role, first)
 #define WRAP_ROLE(name, fortran, role, first) WRAP_ALL(name, fortran, &role, first)
 #define WRAP_WAIT(name, fortran) WRAP_ALL(name, fortran, NULL, 0)
 
-MEETINGS(WRAP_ROLE)
-SOME_MEET(WRAP_ROLE)
+CALLS_WITH_COUNTS(WRAP_ROLE)
+CALLS_WITH_COUNTS(WRAP_LARGE)
+CALLS(WRAP_ROLE)
 WAITS(WRAP_WAIT)
 
 /* The functions that leave frames. They are found before the program begins, because handlers of

@@ -4,14 +4,18 @@
 #include "hooks/mpi_meetings.h"
 #include "hooks/mpi_requests.h"
 
-enum { TAG_OF_COLLECTIVES = -1, TAG_OF_SCANS = -2 }; /* those of messages are not negative */
+enum {
+    TAG_OF_COLLECTIVES = -1,
+    TAG_OF_SCANS = -2,
+    TAG_OF_NEIGHBOURS = -3
+}; /* those of messages are not negative */
 
 static const struct mpi_turn no_turn;
 
 uint64_t mpi_all_ranks(const struct mpi_call* call, long handle) {
     const struct mpi_library* const mpi = call->library;
     const struct mpi_communicator* const its =
-        mpi_communicator_of(mpi, mpi_communicator(mpi, call->language, handle));
+        mpi_communicator_of(mpi, mpi_handle(mpi, call->language, MPI_COMMUNICATOR, handle));
     const struct mpi_communicator* const world = mpi_communicator_of(mpi, mpi->world);
     return its && world && its->size == world->size ? (uint64_t)its->size : 0;
 }
@@ -71,6 +75,43 @@ static void before_scan(struct mpi_call* call) {
     }
 }
 
+void mpi_tell_neighbours(const struct mpi_turn* turn, const int* sources, int count) {
+    struct mpi_turn its = *turn;
+    for (int i = 0; i < count; ++i) {
+        if (sources[i] == turn->from) continue;
+        its.from = sources[i];
+        mpi_tell(&its, false, true);
+    }
+}
+
+/* Each rank comes to a place of its own, where those wait that get something from it. */
+static void begin_meeting_neighbours(struct mpi_call* call) {
+    const long argument = mpi_argument(call, 0);
+    const struct mpi_communicator* const its = mpi_neighbours_of(
+        call->library, mpi_handle(call->library, call->language, MPI_COMMUNICATOR, argument));
+    call->turn = no_turn;
+    call->neighbours = its;
+    if (its == NULL) return;
+    call->turn = (struct mpi_turn){its->name, its->ranks[its->own_rank], -1, TAG_OF_NEIGHBOURS, 0};
+    mpi_next_turn(&call->turn, MPI_BOTH);
+    mpi_tell(&call->turn, true, false);
+}
+static void before_meeting_neighbours(struct mpi_call* call) {
+    begin_meeting_neighbours(call);
+    if (call->neighbours)
+        mpi_tell_neighbours(&call->turn, call->neighbours->sources, call->neighbours->source_count);
+}
+static void after_meeting_neighbours(struct mpi_call* call) {
+    if (call->neighbours == NULL) return;
+    const struct mpi_request made = {.handle = mpi_pointed_handle(call, 1),
+                                     .kind = MPI_COLLECTIVE,
+                                     .is_active = true,
+                                     .receive.turn = call->turn,
+                                     .sources = call->neighbours->sources,
+                                     .source_count = call->neighbours->source_count};
+    mpi_add_request(&made);
+}
+
 static void add_collective(const struct mpi_call* call, int request) {
     const struct mpi_request made = {.handle = mpi_pointed_handle(call, request),
                                      .kind = MPI_COLLECTIVE,
@@ -84,7 +125,7 @@ static void after_meeting(struct mpi_call* call) { add_collective(call, 1); }
 static long communicator_at(const struct mpi_call* call) {
     return call->language == MPI_C
                ? mpi_pointed_handle(call, 0)
-               : mpi_communicator(call->library, MPI_FORTRAN, mpi_argument(call, 0));
+               : mpi_handle(call->library, MPI_FORTRAN, MPI_COMMUNICATOR, mpi_argument(call, 0));
 }
 static void after_making_communicator(struct mpi_call* call) {
     mpi_communicator_of(call->library, communicator_at(call)); /* which names it */
@@ -97,6 +138,9 @@ const struct mpi_role mpi_from_one = {before_from_one, NULL};
 const struct mpi_role mpi_to_one = {before_to_one, NULL};
 const struct mpi_role mpi_one_by_one = {before_scan, NULL};
 const struct mpi_role mpi_meets = {before_meeting, NULL};
+const struct mpi_role mpi_meets_neighbours = {before_meeting_neighbours, NULL};
+const struct mpi_role mpi_starts_meeting_neighbours = {begin_meeting_neighbours,
+                                                       after_meeting_neighbours};
 const struct mpi_role mpi_starts_from_one = {begin_from_one, after_rooted};
 const struct mpi_role mpi_starts_to_one = {begin_to_one, after_rooted};
 const struct mpi_role mpi_starts_meeting = {begin_meeting, after_meeting};

@@ -46,13 +46,10 @@ static struct group* group_of(int size) {
     return new;
 }
 
-/* Asks MPI for the ranks of a communicator. Handles fill a long or its first half. */
-static struct group* ask_for_group(const struct mpi_library* mpi, long handle) {
-    int is_inter = 0, size = 0;
-    long own = 0, world = 0;
-    mpi->comm_test_inter(handle, (long)&is_inter, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    if (is_inter) return NULL;
-    mpi->comm_group(handle, (long)&own, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+/* Asks MPI for the ranks of a group. Handles fill a long or its first half. */
+static struct group* ask_for_ranks(const struct mpi_library* mpi, long own) {
+    int size = 0;
+    long world = 0;
     mpi->comm_group(mpi->world, (long)&world, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     mpi->group_size(own, (long)&size, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     struct group* found = NULL;
@@ -64,16 +61,32 @@ static struct group* ask_for_group(const struct mpi_library* mpi, long handle) {
                                    0, 0, 0);
         found = group_of(size);
     }
-    mpi->group_free((long)&own, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     mpi->group_free((long)&world, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     return found;
 }
 
-const struct mpi_communicator* mpi_communicator_of(const struct mpi_library* mpi, long handle) {
+static struct group* ask_for_group(const struct mpi_library* mpi, long communicator) {
+    int is_inter = 0;
+    long own = 0;
+    mpi->comm_test_inter(communicator, (long)&is_inter, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    if (is_inter) return NULL;
+    mpi->comm_group(communicator, (long)&own, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    struct group* const found = ask_for_ranks(mpi, own);
+    mpi->group_free((long)&own, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    return found;
+}
+
+const int* mpi_ranks_of(const struct mpi_library* mpi, long group, int* size) {
+    const struct group* const found = ask_for_ranks(mpi, group);
+    *size = found ? found->size : 0;
+    return found ? ranks + found->first : NULL;
+}
+
+static struct mpi_communicator* find(const struct mpi_library* mpi, long handle) {
     struct mpi_communicator* room = NULL;
     if (handle == mpi->no_communicator) return NULL;
     /* All ranks name MPI_COMM_WORLD first: some may use another one of the same ranks before it. */
-    if (communicators_end == 0 && handle != mpi->world) mpi_communicator_of(mpi, mpi->world);
+    if (communicators_end == 0 && handle != mpi->world) find(mpi, mpi->world);
     for (int i = 0; i < communicators_end; ++i) {
         if (communicators[i].size == 0)
             room = room ? room : &communicators[i];
@@ -88,10 +101,71 @@ const struct mpi_communicator* mpi_communicator_of(const struct mpi_library* mpi
     if (group == NULL) return NULL;
     int rank = 0;
     mpi->comm_rank(handle, (long)&rank, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    *room = (struct mpi_communicator){handle, mix(group->hash, ++group->communicators),
-                                      ranks + group->first, group->size, rank};
+    *room = (struct mpi_communicator){handle,
+                                      mix(group->hash, ++group->communicators),
+                                      ranks + group->first,
+                                      group->size,
+                                      rank,
+                                      NULL,
+                                      -1};
     return room;
 }
+
+const struct mpi_communicator* mpi_communicator_of(const struct mpi_library* mpi, long handle) {
+    return find(mpi, handle);
+}
+
+/* Writes the sources behind the ranks in use, as ranks of the communicator. Returns how many. */
+static int ask_for_sources(const struct mpi_library* mpi, long handle, int own_rank) {
+    int* const found = ranks + rank_count;
+    const int room = MOST_RANKS - rank_count;
+    int kind = 0, count = 0, others = 0, are_weighted = 0;
+    mpi->topo_test(handle, (long)&kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    if (kind == mpi->cartesian) {
+        mpi->cartdim_get(handle, (long)&count, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        if (2 * count > room) return 0;
+        for (int i = 0; i < count; ++i)
+            mpi->cart_shift(handle, i, 1, (long)&found[2 * i], (long)&found[2 * i + 1], 0, 0, 0, 0,
+                            0, 0, 0, 0);
+        return 2 * count;
+    }
+    if (kind == 1 || kind == 2) {
+        mpi->graph_neighbors_count(handle, own_rank, (long)&count, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        if (count > room) return 0;
+        mpi->graph_neighbors(handle, own_rank, count, (long)found, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        return count;
+    }
+    if (kind != 3) return 0; /* no MPI_DIST_GRAPH */
+    mpi->dist_graph_neighbors_count(handle, (long)&count, (long)&others, (long)&are_weighted, 0, 0,
+                                    0, 0, 0, 0, 0, 0, 0);
+    if (2 * (count + others) > room) return 0;
+    int* const weights = found + count; /* these and the others are needed for this call alone */
+    mpi->dist_graph_neighbors(handle, count, (long)found, (long)weights, others,
+                              (long)(weights + count), (long)(weights + count + others), 0, 0, 0, 0,
+                              0, 0);
+    return count;
+}
+
+const struct mpi_communicator* mpi_neighbours_of(const struct mpi_library* mpi, long handle) {
+    struct mpi_communicator* const its = find(mpi, handle);
+    if (its == NULL || its->source_count >= 0) return its;
+    int* const sources = ranks + rank_count;
+    const int asked = ask_for_sources(mpi, handle, its->own_rank);
+    int count = 0;
+    for (int i = 0; i < asked; ++i) { /* each once, and MPI_PROC_NULL never */
+        if (sources[i] < 0 || sources[i] >= its->size) continue;
+        const int source = its->ranks[sources[i]];
+        int known = 0;
+        while (known < count && sources[known] != source) ++known;
+        if (known == count) sources[count++] = source;
+    }
+    its->sources = sources;
+    its->source_count = count;
+    rank_count += count;
+    return its;
+}
+
+uint64_t mpi_name_of(uint64_t name, uint64_t number) { return mix(name, number); }
 
 void mpi_communicator_gone(long handle) {
     for (int i = 0; i < communicators_end; ++i)

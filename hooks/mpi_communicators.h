@@ -11,11 +11,23 @@ struct mpi_communicator {
     uint64_t name;    /* the same in all of its ranks */
     const int* ranks; /* in MPI_COMM_WORLD */
     int size, own_rank;
+    const int*
+        sources;      /* from which it gets data in neighbourhood collectives, in MPI_COMM_WORLD */
+    int source_count; /* negative: not asked for yet */
 };
 
 /* Returns the communicator; NULL if it has two groups of ranks, or if there are too many to follow.
  * Only one thread may be in these functions. */
 const struct mpi_communicator* mpi_communicator_of(const struct mpi_library* library, long handle);
+
+/* Returns the communicator with its sources, which it has for good; NULL as above. */
+const struct mpi_communicator* mpi_neighbours_of(const struct mpi_library* library, long handle);
+
+/* Returns the ranks of a group in MPI_COMM_WORLD, which stay there; NULL if there is no room. */
+const int* mpi_ranks_of(const struct mpi_library* library, long group, int* size);
+
+/* Returns the name that a thing has which all ranks of a name make as their `number`th one. */
+uint64_t mpi_name_of(uint64_t name, uint64_t number);
 
 /* The program has freed it, so another one may get its handle. */
 void mpi_communicator_gone(long handle);

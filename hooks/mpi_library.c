@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "hooks/calling_library.h"
@@ -16,6 +17,12 @@ static struct mpi_library known;
 static const struct mpi_library* usable; /* NULL: not looked for, or unknown */
 
 static mpi_function* as_function(void* symbol) { return __extension__(mpi_function*) symbol; }
+
+/* The longest message whose send does not wait for its receive, in bytes. Both were measured on one
+ * node with the libraries of Debian 12: MPICH 4.0.2 over UCX 1.13.1, and Open MPI 4.1.4, where it
+ * is btl_vader_eager_limit (4096, opal/mca/btl/vader/btl_vader_component.c) less a header. */
+enum { EAGER_LIMIT_OF_MPICH = 8255, EAGER_LIMIT_OF_OPEN_MPI = 4040 };
+static const char limit_variable[] = "PAGELENS_EAGER_LIMIT"; /* which the user may set */
 
 static mpi_function* find(void* library, const char* name) {
     return as_function(dlsym(library, name));
@@ -46,6 +53,9 @@ static bool fill_in(void* library) {
         known.any_source = -1;
         known.status_bytes = 24;
         known.source_at = 0;
+        known.no_precede = 2;
+        known.cartesian = 1;
+        known.eager_limit = EAGER_LIMIT_OF_OPEN_MPI;
     } else {
         if (!is_like_mpich(find(library, "PMPI_Get_library_version"))) return false;
         known.world = 0x44000000;
@@ -53,12 +63,28 @@ static bool fill_in(void* library) {
         known.any_source = -2;
         known.status_bytes = 20;
         known.source_at = 8;
+        known.no_precede = 8192;
+        known.cartesian = 2;
+        known.eager_limit = EAGER_LIMIT_OF_MPICH;
     }
+    const char* const limit = getenv(limit_variable);
+    if (limit != NULL && *limit != 0) known.eager_limit = strtoul(limit, NULL, 10);
     known.comm_rank = find(library, "PMPI_Comm_rank");
     known.comm_test_inter = find(library, "PMPI_Comm_test_inter");
     known.comm_group = find(library, "PMPI_Comm_group");
-    known.comm_f2c = find(library, "PMPI_Comm_f2c"); /* a macro in MPICH */
+    static const char* const from_fortran[MPI_HANDLE_KINDS] = {"PMPI_Comm_f2c", "PMPI_Type_f2c",
+                                                               "PMPI_Group_f2c", "PMPI_Win_f2c"};
+    for (int kind = 0; kind < MPI_HANDLE_KINDS; ++kind) /* macros in MPICH */
+        known.from_fortran[kind] = find(library, from_fortran[kind]);
     known.test_cancelled = find(library, "PMPI_Test_cancelled");
+    known.type_size = find(library, "PMPI_Type_size");
+    known.topo_test = find(library, "PMPI_Topo_test");
+    known.cartdim_get = find(library, "PMPI_Cartdim_get");
+    known.cart_shift = find(library, "PMPI_Cart_shift");
+    known.graph_neighbors_count = find(library, "PMPI_Graph_neighbors_count");
+    known.graph_neighbors = find(library, "PMPI_Graph_neighbors");
+    known.dist_graph_neighbors_count = find(library, "PMPI_Dist_graph_neighbors_count");
+    known.dist_graph_neighbors = find(library, "PMPI_Dist_graph_neighbors");
     known.group_size = find(library, "PMPI_Group_size");
     known.group_translate_ranks = find(library, "PMPI_Group_translate_ranks");
     known.group_free = find(library, "PMPI_Group_free");
@@ -66,9 +92,13 @@ static bool fill_in(void* library) {
                                         "MPI_F08_STATUS_IGNORE", "MPI_F08_STATUSES_IGNORE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
         known.ignored[i] = find_data(library, names[i]);
-    return known.comm_rank && known.comm_test_inter && known.comm_group &&
-           (known.comm_f2c || !known.has_pointers) && known.test_cancelled && known.group_size &&
-           known.group_translate_ranks && known.group_free;
+    return known.comm_rank && known.comm_test_inter && known.comm_group && known.test_cancelled &&
+           known.type_size && known.group_size && known.group_translate_ranks && known.group_free &&
+           known.topo_test && known.cartdim_get && known.cart_shift &&
+           known.graph_neighbors_count && known.graph_neighbors &&
+           known.dist_graph_neighbors_count && known.dist_graph_neighbors &&
+           (!known.has_pointers || (known.from_fortran[0] && known.from_fortran[1] &&
+                                    known.from_fortran[2] && known.from_fortran[3]));
 }
 
 const struct mpi_library* mpi_library(const void* from) {
@@ -91,12 +121,12 @@ long mpi_handle_at(const struct mpi_library* library, enum mpi_language language
     return is_pointer ? *(const long*)pointer : *(const int*)pointer;
 }
 
-long mpi_communicator(const struct mpi_library* library, enum mpi_language language,
-                      long argument) {
+long mpi_handle(const struct mpi_library* library, enum mpi_language language,
+                enum mpi_handle_kind kind, long argument) {
     if (language == MPI_C) return library->has_pointers ? argument : (int)argument;
     const int handle = *(const int*)argument;
     if (!library->has_pointers) return handle;
-    return library->comm_f2c(handle, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    return library->from_fortran[kind](handle, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 }
 
 bool mpi_is_ignored(const struct mpi_library* library, long status) {

@@ -10,23 +10,27 @@
 #include "hooks/mpi_library.h"
 #include "hooks/mpi_turns.h"
 
-/* Of so many requests of a call, statuses and handles are kept while it runs. Behind them, receives
- * from any source are not followed. */
-enum { MPI_MOST_KEPT = 128, MPI_MOST_STATUS_BYTES = 24 };
+/* Of so many requests of a call, statuses and handles are kept on the stack while it runs. */
+enum { MPI_FEW_KEPT = 128, MPI_MOST_STATUS_BYTES = 24 };
 
 /* A call under way. */
 struct mpi_call {
     enum mpi_language language;
-    const void* from; /* the code that called */
-    long* arguments;  /* may be changed before the call */
-    int first;        /* of the arguments that its role reads */
+    bool has_large_counts; /* of the type MPI_Count, in C */
+    const void* from;      /* the code that called */
+    long* arguments;       /* may be changed before the call */
+    int first;             /* of the arguments that its role reads */
     const struct mpi_library* library;
-    struct mpi_receive receive;  /* that ends when the call ends */
-    struct mpi_turn turn;        /* for which a request waits that the call makes */
-    long count;                  /* requests */
-    long handles[MPI_MOST_KEPT]; /* before the call, which clears them */
-    long statuses;               /* where the library puts them */
-    char own_statuses[MPI_MOST_KEPT * MPI_MOST_STATUS_BYTES];
+    struct mpi_turn sent;                      /* of a send that waits for its receive */
+    struct mpi_receive receive;                /* that ends when the call ends */
+    struct mpi_turn turn;                      /* for which a request waits that the call makes */
+    const struct mpi_communicator* neighbours; /* of the turn, if it is that of a rank alone */
+    long count;                                /* requests */
+    long kept;                                 /* of them, in `handles` */
+    long* handles;                             /* before the call, which clears them */
+    long statuses;                             /* where the library puts them */
+    long few_handles[MPI_FEW_KEPT];
+    char few_statuses[MPI_FEW_KEPT * MPI_MOST_STATUS_BYTES];
 };
 
 /* What is done around a call; either may be NULL. */
@@ -35,34 +39,47 @@ struct mpi_role {
     void (*after)(struct mpi_call* call);
 };
 
-/* Roles, and which argument is the first one of those that they read. */
-extern const struct mpi_role mpi_sends, /* destination, tag, communicator */
-    mpi_starts_send,                    /* the same, request */
-    mpi_makes_send,                     /* the same: persistent ones */
-    mpi_receives,                       /* source, tag, communicator, status */
-    mpi_starts_receive,                 /* the same with a request as the last one */
-    mpi_makes_receive,                  /* the same: persistent ones */
-    mpi_sends_and_receives,             /* the communicator of MPI_Sendrecv */
-    mpi_replaces,                       /* destination, tag, source, tag, communicator, status */
-    mpi_probes,                         /* source, tag, communicator, message, status */
-    mpi_tries_to_probe,                 /* source, tag, communicator, flag, message, status */
-    mpi_starts,                         /* request */
-    mpi_starts_all,                     /* count, requests */
-    mpi_frees_request, mpi_cancels,     /* request */
-    mpi_waits,                          /* request, status */
-    mpi_waits_for_all,                  /* count, requests, statuses */
-    mpi_waits_for_any,                  /* count, requests, index, status */
-    mpi_waits_for_some,                 /* count, requests, count, indices, statuses */
-    mpi_tests,                          /* request, flag, status */
-    mpi_tests_all,                      /* count, requests, flag, statuses */
-    mpi_tests_any,                      /* count, requests, index, flag, status */
-    mpi_from_one,                       /* root, communicator: all others wait for the root */
-    mpi_to_one,                         /* root, communicator: the root waits for all others */
-    mpi_one_by_one,                     /* communicator: each rank waits for those before it */
-    mpi_meets,                          /* communicator: all ranks wait for all */
+/* Roles, and which argument is the first one of those that they read. Before the destination lie
+ * the count and the datatype. */
+extern const struct mpi_role mpi_sends, /* destination, tag, communicator: the standard mode */
+    mpi_sends_at_once,                  /* the same: synchronous, waits for the receive */
+    mpi_sends_ahead,                    /* the same: buffered or ready, waits for nobody */
+    mpi_starts_send, mpi_starts_send_at_once, mpi_starts_send_ahead, /* the same, request */
+    mpi_makes_send, mpi_makes_send_at_once, mpi_makes_send_ahead,    /* the same: persistent ones */
+    mpi_receives,           /* source, tag, communicator, status */
+    mpi_starts_receive,     /* the same with a request as the last one */
+    mpi_makes_receive,      /* the same: persistent ones */
+    mpi_sends_and_receives, /* the communicator of MPI_Sendrecv */
+    mpi_replaces,           /* destination, tag, source, tag, communicator, status */
+    mpi_starts_both, mpi_starts_to_replace, /* the same with a request as the last one */
+    mpi_probes,                             /* source, tag, communicator, message, status */
+    mpi_tries_to_probe,                     /* source, tag, communicator, flag, message, status */
+    mpi_starts,                             /* request */
+    mpi_starts_all,                         /* count, requests */
+    mpi_frees_request, mpi_cancels,         /* request */
+    mpi_waits,                              /* request, status */
+    mpi_waits_for_all,                      /* count, requests, statuses */
+    mpi_waits_for_any,                      /* count, requests, index, status */
+    mpi_waits_for_some,                     /* count, requests, count, indices, statuses */
+    mpi_tests,                              /* request, flag, status */
+    mpi_tests_all,                          /* count, requests, flag, statuses */
+    mpi_tests_any,                          /* count, requests, index, flag, status */
+    mpi_from_one,                           /* root, communicator: all others wait for the root */
+    mpi_to_one,                             /* root, communicator: the root waits for all others */
+    mpi_one_by_one,                         /* communicator: each rank waits for those before it */
+    mpi_meets,                              /* communicator: all ranks wait for all */
+    mpi_meets_neighbours,                   /* communicator: a rank waits for its neighbours */
     mpi_starts_from_one, mpi_starts_to_one, mpi_starts_meeting, /* the same, request */
+    mpi_starts_meeting_neighbours,                              /* the same, request */
     mpi_makes_communicator,                                     /* pointer to a communicator */
-    mpi_frees_communicator;                                     /* the same */
+    mpi_frees_communicator,                                     /* the same */
+    mpi_makes_window,                   /* communicator, pointer to a window */
+    mpi_allocates_window,               /* communicator, address, pointer to a window */
+    mpi_frees_window,                   /* pointer to a window */
+    mpi_fences,                         /* assertion, window */
+    mpi_exposes, mpi_begins_access,     /* group, assertion, window */
+    mpi_ends_access, mpi_ends_exposure, /* window */
+    mpi_tries_to_end_exposure;          /* window, flag */
 
 static inline long mpi_argument(const struct mpi_call* call, int place) {
     return call->arguments[call->first + place];
@@ -81,9 +98,12 @@ static inline long mpi_pointed_handle(const struct mpi_call* call, int place) {
 static inline const struct mpi_communicator* mpi_its_communicator(const struct mpi_call* call,
                                                                   int place) {
     const long argument = mpi_argument(call, place);
-    return mpi_communicator_of(call->library,
-                               mpi_communicator(call->library, call->language, argument));
+    return mpi_communicator_of(
+        call->library, mpi_handle(call->library, call->language, MPI_COMMUNICATOR, argument));
 }
+
+/* A rank waits for each of its neighbours to begin the collective call of this turn. */
+void mpi_tell_neighbours(const struct mpi_turn* turn, const int* sources, int count);
 
 /* Returns how many ranks a communicator has if it has all of them; otherwise 0. */
 uint64_t mpi_all_ranks(const struct mpi_call* call, long communicator);

@@ -12,7 +12,11 @@ struct mpi_request {
     long handle;
     enum mpi_request_kind kind;
     bool is_persistent, is_active, is_told; /* told: the tracer knows that the rank waits for it */
-    struct mpi_receive receive;             /* of a send and a collective call: the turn alone */
+    bool waits_for_receive;                 /* the send does */
+    struct mpi_turn sent;
+    struct mpi_receive receive; /* of a collective call: the turn alone */
+    const int* sources;         /* of a neighbourhood collective, whose turn `receive` has */
+    int source_count;
 };
 
 /* Takes the place of another request with this handle, which is gone. There may be no room. */

@@ -65,12 +65,13 @@ static char* write_decimal(char* at, int value) {
     return at;
 }
 
-void mpi_tell(const struct mpi_turn* turn, bool comes, bool waits) {
+static void tell(const struct mpi_turn* turn, bool comes, bool waits, bool sends) {
     if (turn->communicator == 0) return;
     struct pagelens_meeting meeting;
     meeting.turn = turn->number;
     meeting.comes = comes;
     meeting.waits = waits;
+    meeting.sends = sends;
     char* at = write_hexadecimal(meeting.place, turn->communicator);
     const int numbers[] = {turn->from, turn->to, turn->tag};
     for (int i = 0; i < 3; ++i) {
@@ -80,4 +81,12 @@ void mpi_tell(const struct mpi_turn* turn, bool comes, bool waits) {
     struct pagelens_record record = {PAGELENS_MEETING, (uintptr_t)&meeting,
                                      (uint64_t)(at - (char*)&meeting)};
     pagelens_ring(&record);
+}
+
+void mpi_tell(const struct mpi_turn* turn, bool comes, bool waits) {
+    tell(turn, comes, waits, false);
+}
+
+void mpi_tell_send(const struct mpi_turn* turn, bool comes, bool waits) {
+    tell(turn, comes, waits, waits);
 }

@@ -31,4 +31,7 @@ void mpi_take_back(const struct mpi_turn* turn);
 
 void mpi_tell(const struct mpi_turn* turn, bool comes, bool waits);
 
+/* The same of a rank that sends the turn's message. */
+void mpi_tell_send(const struct mpi_turn* turn, bool comes, bool waits);
+
 #endif

@@ -43,8 +43,8 @@ enum pagelens_kind {
 /* Processes come to a place, turn after turn, or wait there until the others have done a turn. */
 struct pagelens_meeting {
     uint32_t turn;
-    uint8_t comes, waits;
-    char place[58]; /* a name, which need not end with a zero */
+    uint8_t comes, waits, sends; /* sends: it waits as a sender */
+    char place[57];              /* a name, which need not end with a zero */
 };
 
 struct pagelens_record {

@@ -45,7 +45,7 @@ inline std::string region_name(std::uint64_t guest_base, const pagelens_record& 
 // The meeting that a record points to. Its place has no name if the record is too short for one.
 struct ToldMeeting {
     std::uint32_t turn = 0;
-    bool comes = false, waits = false;
+    bool comes = false, waits = false, sends = false;
     std::string place;
 };
 inline ToldMeeting told_meeting(std::uint64_t guest_base, const pagelens_record& record) {
@@ -54,7 +54,7 @@ inline ToldMeeting told_meeting(std::uint64_t guest_base, const pagelens_record&
     const auto bytes = std::min<std::uint64_t>(record.size, sizeof told);
     if (bytes <= before_name) return {};
     std::memcpy(&told, reinterpret_cast<const void*>(guest_base + record.address), bytes);
-    return {told.turn, told.comes != 0, told.waits != 0,
+    return {told.turn, told.comes != 0, told.waits != 0, told.sends != 0,
             std::string(told.place, bytes - before_name)};
 }
 

@@ -78,7 +78,8 @@ void Tracer::doorbell(Vcpu& vcpu, const pagelens_record& record) {
         case PAGELENS_MEETING: {
             const ToldMeeting told = told_meeting(space_.guest_base, record);
             if (!told.place.empty())
-                begin_wait(vcpu, packed({told.comes, told.waits, place_id(told.place), told.turn}));
+                begin_wait(vcpu, packed({told.comes, told.waits, place_id(told.place), told.turn,
+                                         told.sends}));
             break;
         }
         case PAGELENS_WAIT_END:

@@ -214,7 +214,7 @@ class Job::Merged final : public Cursor {
             if (!running_.empty())
                 step();
             else if (places_.waiting() > 0)
-                places_.let_all_go([this](std::uint32_t process) { go_on(process, 0); });
+                places_.break_up([this](std::uint32_t process) { go_on(process, 0); });
             else if (!waiting_.empty())
                 meet();
             else
@@ -266,17 +266,16 @@ class Job::Merged final : public Cursor {
     }
 
     // The process that stands last in `running_` does so.
-    void meet_some(std::size_t m, const Meeting& meeting) {
+    void meet_some(std::size_t m, Meeting meeting) {
         const std::uint64_t now = running_.back() >> clock_shift;
         running_.pop_back();
         const std::vector<std::uint32_t>& known = job_.members_[m].process.places.of_job;
-        const std::uint32_t place = meeting.place < known.size() ? known[meeting.place] : nowhere;
+        meeting.place = meeting.place < known.size() ? known[meeting.place] : nowhere;
         const auto process = static_cast<std::uint32_t>(m);
         if (meeting.comes)
-            places_.come(process, place, meeting.turn,
+            places_.come(process, meeting.place, meeting.turn,
                          [&](std::uint32_t other) { go_on(other, now); });
-        if (!meeting.waits || places_.pass(process, place, meeting.turn))
-            return go_on(process, now + 1);
+        if (!meeting.waits || places_.pass(process, meeting)) return go_on(process, now + 1);
         waits_since_.resize(sources_.size());
         waits_since_[m] = now;
     }

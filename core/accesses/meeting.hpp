@@ -3,7 +3,7 @@
 //
 // Processes come to a *place*, one turn after the other, and wait there for others to have come. A
 // communicator of MPI is a place for its collective calls. So is each sequence of messages with one
-// sender, receiver and tag: the sender comes, and the receiver waits.
+// sender, receiver and tag: both come, and the receiver waits. The sender may wait, too.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@ struct Meeting {
     bool comes = false;       // this process does one more turn
     bool waits = false;       // until all processes that ever come here have done this turn
     std::uint32_t place = 0;  // a number of the trace or of the job
-    std::uint32_t turn = 0;   // how many were before it, below 2^29
+    std::uint32_t turn = 0;   // how many were before it, below 2^28
+    bool sends = false;       // a sender waits; for which messages it does is partly assumed
     friend bool operator==(const Meeting&, const Meeting&) = default;
 };
 
-inline constexpr std::uint32_t turns_limit = 1u << 29;
+inline constexpr std::uint32_t turns_limit = 1u << 28;
 
 // A number that no count of processes has.
 constexpr std::uint64_t packed(const Meeting& meeting) {
     return std::uint64_t{1} << 63 | std::uint64_t{meeting.waits} << 62 |
-           std::uint64_t{meeting.comes} << 61 |
+           std::uint64_t{meeting.comes} << 61 | std::uint64_t{meeting.sends} << 60 |
            std::uint64_t{meeting.turn & (turns_limit - 1)} << 32 | meeting.place;
 }
 
@@ -31,7 +32,8 @@ constexpr bool is_of_some(std::uint64_t meeting) { return meeting >> 63 != 0; }
 
 constexpr Meeting unpacked(std::uint64_t meeting) {
     return {(meeting >> 61 & 1) != 0, (meeting >> 62 & 1) != 0, static_cast<std::uint32_t>(meeting),
-            static_cast<std::uint32_t>(meeting >> 32) & (turns_limit - 1)};
+            static_cast<std::uint32_t>(meeting >> 32) & (turns_limit - 1),
+            (meeting >> 60 & 1) != 0};
 }
 
 }  // namespace pagelens

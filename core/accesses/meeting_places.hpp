@@ -61,19 +61,27 @@ class MeetingPlaces {
     }
 
     // Returns whether all have done this turn. If not, the process waits for them.
-    bool pass(std::uint32_t process, std::uint32_t place, std::uint32_t turn) {
-        if (place >= places_.size() || all_came(places_[place], turn)) return true;
-        places_[place].waiters.push_back({process, turn});
+    bool pass(std::uint32_t process, const Meeting& meeting) {
+        if (meeting.place >= places_.size() || all_came(places_[meeting.place], meeting.turn))
+            return true;
+        places_[meeting.place].waiters.push_back({process, meeting.turn, meeting.sends});
         ++waiting_;
+        senders_ += meeting.sends;
         return false;
     }
 
-    // Lets all go that wait; used where the records contradict each other, and nobody could go on.
+    // Used where the records contradict each other, and nobody could go on. Lets those go that wait
+    // as senders, because these may not have waited in the traced run; if there are none, all.
     template <class GoOn>
-    void let_all_go(const GoOn& go_on) {
-        waiting_ = 0;
+    void break_up(const GoOn& go_on) {
+        const bool only_senders = senders_ > 0;
         for (Place& place : places_)
-            for (const Waiter& waiter : std::exchange(place.waiters, {})) go_on(waiter.process);
+            std::erase_if(place.waiters, [&](const Waiter& waiter) {
+                if (only_senders && !waiter.sends) return false;
+                remove(waiter);
+                go_on(waiter.process);
+                return true;
+            });
     }
 
     [[nodiscard]] std::size_t waiting() const { return waiting_; }
@@ -84,6 +92,7 @@ class MeetingPlaces {
     };
     struct Waiter {
         std::uint32_t process, turn;
+        bool sends;
     };
     struct Place {
         std::vector<Comer> comers;
@@ -99,15 +108,20 @@ class MeetingPlaces {
     void let_go(Place& place, const GoOn& go_on) {
         std::erase_if(place.waiters, [&](const Waiter& waiter) {
             if (!all_came(place, waiter.turn)) return false;
-            --waiting_;
+            remove(waiter);
             go_on(waiter.process);
             return true;
         });
     }
 
+    void remove(const Waiter& waiter) {
+        --waiting_;
+        senders_ -= waiter.sends;
+    }
+
     std::vector<Place> places_;
     std::vector<std::vector<std::uint32_t>> places_of_;  // [process] where it comes
-    std::size_t waiting_ = 0;
+    std::size_t waiting_ = 0, senders_ = 0;              // of them
 };
 
 }  // namespace pagelens

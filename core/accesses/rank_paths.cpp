@@ -24,7 +24,7 @@ class RankPaths::Builder {
             std::ranges::reverse(ready_);
             while (!ready_.empty() || places_.waiting() > 0) {
                 if (ready_.empty()) {
-                    places_.let_all_go([this](std::uint32_t rank) {
+                    places_.break_up([this](std::uint32_t rank) {
                         pending_[rank].reset();
                         ready_.push_back(rank);
                     });
@@ -68,7 +68,7 @@ class RankPaths::Builder {
             if (meeting.place == nowhere) continue;
             if (meeting.comes) come(rank, meeting);
             if (!meeting.waits) continue;
-            if (!places_.pass(rank, meeting.place, meeting.turn)) {
+            if (!places_.pass(rank, meeting)) {
                 pending_[rank] = meeting;
                 return;
             }
@@ -78,7 +78,10 @@ class RankPaths::Builder {
     }
 
     void come(std::uint32_t rank, const Meeting& meeting) {
-        comings_[meeting.place][rank].push_back({meeting.turn + 1, round_, paths_.comings_});
+        // A cancelled receive gives its turn to the next one, which comes a second time.
+        std::vector<Coming>& before = comings_[meeting.place][rank];
+        if (before.empty() || before.back().turns <= meeting.turn)
+            before.push_back({meeting.turn + 1, round_, paths_.comings_});
         add({StepKind::come, rank, paths_.comings_++});
         places_.come(rank, meeting.place, meeting.turn, free_);
     }

@@ -277,7 +277,7 @@ void TraceRecorder::go_on(std::uint32_t id) {
 }
 
 void TraceRecorder::meet(std::uint32_t id, std::string_view name, std::uint32_t turn, bool comes,
-                         bool waits) {
+                         bool waits, bool sends) {
     check_length(name);
     if (turn >= turns_limit)
         throw std::invalid_argument("turn: " + std::to_string(turn) + " is not below " +
@@ -287,7 +287,7 @@ void TraceRecorder::meet(std::uint32_t id, std::string_view name, std::uint32_t 
     if (!thread.waits) throw std::invalid_argument("meet: the thread does not wait; call wait");
     const auto [place, is_new] = places_.try_emplace(std::string(name), places_.size() + 1);
     if (is_new) writer_->define(PlaceDefinition{place->second, place->first});
-    const Meeting meeting{comes, waits, static_cast<std::uint32_t>(place->second), turn};
+    const Meeting meeting{comes, waits, static_cast<std::uint32_t>(place->second), turn, sends};
     thread.put(Event{EventKind::wait, 0, thread.instructions, packed(meeting)});
 }
 

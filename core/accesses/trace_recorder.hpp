@@ -77,9 +77,9 @@ class TraceRecorder {
     void wait(std::uint32_t thread, std::uint32_t processes);
     void go_on(std::uint32_t thread);
     // While it waits: the process comes to the place of that name, or waits there for all others
-    // that come, or both. Turns count from 0 on.
+    // that come, or both. Turns count from 0 on. Whether it waits as a sender: meeting.hpp.
     void meet(std::uint32_t thread, std::string_view place, std::uint32_t turn, bool comes,
-              bool waits);
+              bool waits, bool sends);
 
     // Shown to those who read the trace.
     void warn(std::string_view text);

@@ -13,7 +13,7 @@ NOWHERE = (1 << 32) - 1  # core/accesses/meeting_places.hpp
 # Numbers of places that a trace may use. They ascend from 1 on, so others are of a damaged trace.
 MOST_PLACES = 1 << 22
 _OF_SOME, _WAITS, _COMES = (np.uint64(1 << bit) for bit in (63, 62, 61))  # core/accesses/meeting.hpp
-_TURNS = np.uint64((1 << 29) - 1)
+_TURNS = np.uint64((1 << 28) - 1)
 
 
 @dataclass(frozen=True)

@@ -150,15 +150,20 @@ class TraceRecorder:
         with _pagelens_errors():
             self._recorder.wait(_number("thread", thread, 32), _number("processes", processes, 32))
 
-    def meet(self, thread: int, place: str, turn: int, *, comes: bool, waits: bool) -> None:
+    def meet(
+        self, thread: int, place: str, turn: int, *, comes: bool, waits: bool, sends: bool = False
+    ) -> None:
         """Let a thread that waits meet some other processes at a place, which they give the same name.
 
         A process `comes` to it, or `waits` there until all processes that ever come have done this turn, or
         both, as in a collective call. Turns count from 0 on. Messages from one rank to another are a place:
-        the sender comes, and the receiver waits.
+        the sender comes, and the receiver waits. A sender that waits for its receiver, too, `sends`. If the
+        traces contradict each other, so that no process could go on, those that send do.
         """
         with _pagelens_errors():
-            self._recorder.meet(_number("thread", thread, 32), place, _number("turn", turn, 32), comes, waits)
+            self._recorder.meet(
+                _number("thread", thread, 32), place, _number("turn", turn, 32), comes, waits, sends
+            )
 
     def go_on(self, thread: int) -> None:
         """End the waiting of a thread."""

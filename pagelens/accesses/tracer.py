@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -33,6 +34,15 @@ _SETTINGS = {  # of the program's environment, unless the user has others
     "PYTHONMALLOC": "malloc",  # Python's own allocator hides its objects in arenas
     "OMP_WAIT_POLICY": "passive",  # who waits in a system call is ordered by it, who spins is not
 }
+# The emulator has no process_vm_readv, with which Open MPI copies long messages between ranks. Without it,
+# Open MPI would leave windows to UCX, which may not be able to make them.
+_SETTINGS_EMULATED = _SETTINGS | {
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    "OMPI_MCA_osc": "^ucx",
+}
+
+# The longest message of MPI whose send does not wait for its receive (hooks/mpi_library.c).
+EAGER_LIMIT_VARIABLE = "PAGELENS_EAGER_LIMIT"
 
 _POLL_S = 0.5
 
@@ -62,6 +72,7 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
     and Failure after it if the trace could not be written.
     """
     _check_region_of_interest(request)
+    _check_eager_limit(os.environ.get(EAGER_LIMIT_VARIABLE, "0"))
     program = find_program(request.command)
     engine, note = choose_engine(request.engine, program.path)
     check_system()
@@ -98,6 +109,11 @@ def _check_region_of_interest(request: TraceRequest) -> None:
     for option, value in {"--from-function": request.from_function, "--skip": request.skip}.items():
         if value:
             raise UsageError(f"--region {request.region}: cannot stand beside {option}; leave one out")
+
+
+def _check_eager_limit(text: str) -> None:
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise UsageError(f"{EAGER_LIMIT_VARIABLE} {text!r}: give a number of bytes, such as 65536")
 
 
 def _start_of(
@@ -198,7 +214,7 @@ def _command_line(program: GuestProgram, emulator: Emulator, plugin: str, preloa
         *("-E", f"LD_PRELOAD={preload}"),
         *(
             word
-            for name, value in _SETTINGS.items()
+            for name, value in _SETTINGS_EMULATED.items()
             if name not in os.environ
             for word in ("-E", f"{name}={value}")
         ),

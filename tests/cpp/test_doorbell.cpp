@@ -61,7 +61,7 @@ TEST_CASE("doorbell: a record is read at its guest address, and its region's nam
 }
 
 TEST_CASE("a meeting is read from the record that announces it") {
-    const pagelens_meeting told = {7, 1, 0, "place"};
+    const pagelens_meeting told = {7, 1, 0, 1, "place"};
     const auto record = [&](std::uint64_t bytes) {
         return pagelens_record{PAGELENS_MEETING, reinterpret_cast<std::uint64_t>(&told), bytes};
     };
@@ -70,6 +70,7 @@ TEST_CASE("a meeting is read from the record that announces it") {
     CHECK(got.turn == 7);
     CHECK(got.comes);
     CHECK_FALSE(got.waits);
+    CHECK(got.sends);
     CHECK(got.place == "place");
     CHECK(pagelens::told_meeting(0, record(before)).place.empty());
     CHECK(pagelens::told_meeting(0, record(1u << 30)).place.size() == sizeof told.place);

@@ -29,7 +29,7 @@ class Drawn {
   public:
     explicit Drawn(std::uint32_t seed) : engine_(seed) {
         for (int step = 0; step < 40; ++step) {
-            switch (below(5)) {
+            switch (below(7)) {
                 case 0:
                 case 1:
                     send(below(3), below(3), below(2));
@@ -40,12 +40,19 @@ class Drawn {
                 case 3:
                     collective(below(3));
                     break;
+                case 4:
+                    exchange(below(3));
+                    break;
+                case 5:
+                    wait_as_sender();
+                    break;
                 default:
                     if (below(4) == 0)
                         for (std::uint32_t rank = 0; rank < 3; ++rank) add(rank, meets_all);
             }
         }
         while (!sent_.empty()) receive();
+        while (!received_.empty()) wait_as_sender();
         for (std::uint32_t rank = 0; rank < 3; ++rank) add(rank, 0);
     }
 
@@ -54,7 +61,7 @@ class Drawn {
 
   private:
     struct Message {
-        std::uint32_t to, place, turn;
+        std::uint32_t from, to, place, turn;
     };
 
     std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(engine_() % n); }
@@ -72,11 +79,29 @@ class Drawn {
         add(rank, packed(meeting));
     }
 
+    // Of a place with tag 1, receives are posted before or after the send, and the sender waits for
+    // them some time later.
     void send(std::uint32_t from, std::uint32_t to, std::uint32_t tag) {
         const std::uint32_t place = (from * 3 + to) * 2 + tag;
         const std::uint32_t turn = turns_[place]++;
+        const bool is_early = below(2) == 0;
+        if (tag == 1 && is_early) meet(to, {true, false, place, turn});
         meet(from, {true, false, place, turn});
-        sent_.push_back({to, place, turn});
+        if (tag == 1 && !is_early) meet(to, {true, false, place, turn});
+        sent_.push_back({from, to, place, turn});
+        if (tag == 1) received_.push_back(sent_.back());
+    }
+    void wait_as_sender() {
+        if (received_.empty()) return;
+        const Message one = received_.back();
+        meet(one.from, {false, true, one.place, one.turn, true});
+        received_.pop_back();
+    }
+    // A receiver and a sender wait for each other.
+    void exchange(std::uint32_t from) {
+        const std::uint32_t to = (from + 1) % 3, place = 40 + from, turn = turns_[place]++;
+        meet(from, {true, true, place, turn, true});
+        meet(to, {true, true, place, turn});
     }
     // Of a place, any of those that were sent may be received first.
     void receive() {
@@ -100,7 +125,7 @@ class Drawn {
 
     std::mt19937 engine_;
     std::map<std::uint32_t, std::uint32_t> turns_;
-    std::vector<Message> sent_;
+    std::vector<Message> sent_, received_;
 };
 
 // When a part of a rank is over, and when the rank has waited at its end.
@@ -264,6 +289,27 @@ TEST_CASE("ranks whose records contradict each other all come to their end") {
     };
     const RankPaths paths(std::vector{rank(0, 1), rank(1, 0)}, std::vector<std::uint32_t>{0});
     CHECK(paths.longest(0, 0).front() == RankPaths::Point{7, 0});
+}
+
+TEST_CASE("where nobody could go on, senders go before all others that wait") {
+    // Two send each other something before they receive it, which a library may allow. The first
+    // then does what a third one waits for.
+    const auto pair = [](std::uint32_t own, std::uint32_t other) {
+        RankSegments segments{{0, 0, 0, 0}, {}, {1, 2, 4, 8}, {0, 0, 0, 0}, {{0, 1, 2}, {0, 0, 0}}};
+        segments.meetings = {packed({true, true, own, 0, true}), packed({true, true, other, 0}),
+                             packed({own == 0, false, 2, 0}), 0};
+        if (own != 0) segments.places.first_turns[2] = nowhere;
+        return segments;
+    };
+    const RankSegments third{{0, 0},
+                             {packed({true, true, 2, 0}), 0},
+                             {0, 20},
+                             {0, 0},
+                             {{0, 1, 2}, {nowhere, nowhere, 0}}};
+    const RankPaths paths(std::vector{pair(0, 1), pair(1, 0), third},
+                          std::vector<std::uint32_t>{0});
+    CHECK(paths.longest(0, 0).front() == RankPaths::Point{27, 0});
+    CHECK(paths.waits(0, 1, 0) == std::vector<double>{0, 0, 12, 0, 0, 12, 7, 0, 0});
 }
 
 TEST_CASE("what was sent before the trace began is waited for by nobody") {

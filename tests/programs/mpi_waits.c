@@ -3,9 +3,9 @@
 #include <mpi.h>
 #include <stdio.h>
 
-enum { DOUBLES = 1 << 15 };
+enum { DOUBLES = 1 << 15, LONG = 1 << 13, MANY = 150 };
 
-static double array[DOUBLES], value = 1, got[2];
+static double array[DOUBLES], value = 1, got[4], sent_long[LONG], got_long[LONG], many[MANY];
 static int rank, ranks, next, last;
 static MPI_Request requests[4];
 static MPI_Status status;
@@ -112,6 +112,92 @@ static void collective(void) {
     MPI_Comm_free(&pair);
 }
 
+/* A send waits for its receive if it is synchronous or the message is long. */
+static void sends_that_wait(void) {
+    for (int turn = 0; turn < 2; ++turn) {
+        if (turn == rank % 2) {
+            MPI_Ssend(&value, 1, MPI_DOUBLE, next, 13, MPI_COMM_WORLD);
+            MPI_Send(sent_long, LONG, MPI_DOUBLE, next, 14, MPI_COMM_WORLD);
+        } else {
+            MPI_Recv(&got[0], 1, MPI_DOUBLE, last, 13, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(got_long, LONG, MPI_DOUBLE, MPI_ANY_SOURCE, 14, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        }
+    }
+    MPI_Irecv(got_long, LONG, MPI_DOUBLE, last, 15, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(sent_long, LONG, MPI_DOUBLE, next, 15, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    MPI_Ssend_init(&value, 1, MPI_DOUBLE, next, 16, MPI_COMM_WORLD, &requests[0]);
+    MPI_Start(&requests[0]);
+    MPI_Recv(&got[0], 1, MPI_DOUBLE, last, 16, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Request_free(&requests[0]);
+    MPI_Sendrecv(sent_long, LONG, MPI_DOUBLE, next, 17, got_long, LONG, MPI_DOUBLE, last, 17,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+#if MPI_VERSION >= 4
+    MPI_Isendrecv(sent_long, LONG, MPI_DOUBLE, next, 18, got_long, LONG, MPI_DOUBLE, last, 18,
+                  MPI_COMM_WORLD, &requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Isendrecv_replace(&value, 1, MPI_DOUBLE, next, 18, last, 18, MPI_COMM_WORLD, &requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Irecv_c(got_long, LONG, MPI_DOUBLE, last, 18, MPI_COMM_WORLD, &requests[0]);
+    MPI_Send_c(sent_long, LONG, MPI_DOUBLE, next, 18, MPI_COMM_WORLD);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+#endif
+}
+
+static void many_requests(void) {
+    MPI_Request all[2 * MANY];
+    int index, indices[2 * MANY], done = 0, now;
+    for (int i = 0; i < MANY; ++i) {
+        MPI_Irecv(&many[i], 1, MPI_DOUBLE, MPI_ANY_SOURCE, 19, MPI_COMM_WORLD, &all[2 * i]);
+        MPI_Isend(&value, 1, MPI_DOUBLE, next, 19, MPI_COMM_WORLD, &all[2 * i + 1]);
+    }
+    MPI_Waitany(2 * MANY, all, &index, MPI_STATUS_IGNORE);
+    while (done < MANY) { /* the other half are sends, of which one may have ended before */
+        MPI_Waitsome(2 * MANY, all, &now, indices, MPI_STATUSES_IGNORE);
+        if (now == MPI_UNDEFINED) break;
+        done += now;
+    }
+    MPI_Waitall(2 * MANY, all, MPI_STATUSES_IGNORE);
+}
+
+static void neighbours(void) {
+    const int whole = 1, sources[] = {last}, destinations[] = {next};
+    double in[] = {1, 2};
+    MPI_Comm ring, one_way;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks, &whole, 0, &ring);
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, sources, MPI_UNWEIGHTED, 1, destinations,
+                                   MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &one_way);
+    MPI_Neighbor_allgather(&value, 1, MPI_DOUBLE, got, 1, MPI_DOUBLE, ring);
+    MPI_Ineighbor_alltoall(in, 1, MPI_DOUBLE, got, 1, MPI_DOUBLE, one_way, &requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Comm_free(&ring);
+    MPI_Comm_free(&one_way);
+}
+
+/* All meet at the second fence. Then each rank writes to the next one, and all meet at the end. */
+static void windows(void) {
+    MPI_Group all, of_next, of_last;
+    MPI_Win window;
+    MPI_Win_create(got, sizeof got, sizeof *got, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Win_fence(MPI_MODE_NOPRECEDE, window);
+    MPI_Put(&value, 1, MPI_DOUBLE, next, 0, 1, MPI_DOUBLE, window);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Group_incl(all, 1, &next, &of_next);
+    MPI_Group_incl(all, 1, &last, &of_last);
+    MPI_Win_post(of_last, 0, window);
+    MPI_Win_start(of_next, 0, window);
+    MPI_Put(&value, 1, MPI_DOUBLE, next, 1, 1, MPI_DOUBLE, window);
+    MPI_Win_complete(window);
+    MPI_Win_wait(window);
+    MPI_Group_free(&all);
+    MPI_Group_free(&of_next);
+    MPI_Group_free(&of_last);
+    MPI_Win_free(&window);
+}
+
 int main(int argc, char** argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -126,6 +212,10 @@ int main(int argc, char** argv) {
     others();
     cancelled();
     collective();
+    sends_that_wait();
+    many_requests();
+    neighbours();
+    windows();
     if (rank == 0) printf("%g %g\n", array[DOUBLES - 1], got[0]);
     MPI_Finalize();
     return 0;

@@ -20,7 +20,10 @@ MILLION = 1_000_000
 Event = tuple[str, int, bool, bool]  # place, turn, whether it comes, whether it waits
 # Of the chain, the neighbours' requests, those out of order, persistent ones, MPI_Sendrecv, MPI_Improbe,
 # MPI_Sendrecv_replace, those after cancelled receives, and the one before MPI_Comm_dup: tag, how often.
-MESSAGES = {3: 4, 4: 1, 5: 1, 6: 2, 7: 2, 8: 1, 9: 1, 10: 1, 11: 2, 12: 1}
+MESSAGES = {3: 4, 4: 1, 5: 1, 6: 2, 7: 2, 8: 1, 9: 1, 10: 1, 11: 2, 12: 1, 13: 1, 14: 1, 15: 1, 16: 1, 17: 1}
+MESSAGES |= {18: 3, 19: 150}  # MPI_Isendrecv, MPI_Isendrecv_replace and MPI_Send_c; many requests
+# Of synchronous and long messages, those of MPI_Sendrecv too.
+WAITING_SENDS = dict.fromkeys(range(13, 18), 1) | {18: 2}
 
 
 def recorded(path: Path, steps: list[int | Event]) -> Path:
@@ -92,10 +95,37 @@ def events(job: JobWorkload) -> list[list[Event]]:
         names, meetings = dict(trace.trace.places), trace.survey.rounds[1]
         of_trace = []
         for value in meetings[of_some(meetings)].tolist():
-            place, turn = names[value & 0xFFFF_FFFF], value >> 32 & (1 << 29) - 1
+            place, turn = names[value & 0xFFFF_FFFF], value >> 32 & (1 << 28) - 1
             of_trace.append((place, turn, bool(value >> 61 & 1), bool(value >> 62 & 1)))
         found.append(of_trace)
     return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("module", ["mpi", "mpi_f08"])
+@pytest.mark.parametrize("launcher", ["mpich", "openmpi"])
+def test_what_ranks_in_fortran_wait_for_is_recorded(
+    pagelens_command: Path, tmp_path: Path, launcher: str, module: str
+) -> None:
+    mpirun, compiler = shutil.which(f"mpirun.{launcher}"), shutil.which(f"mpif90.{launcher}")
+    if mpirun is None or compiler is None:
+        pytest.skip(f"no {launcher}")
+    program = tmp_path / "waits"
+    types = ["-DNEW_TYPES"] if module == "mpi_f08" else []
+    source = Path(__file__).parents[1] / "programs" / "mpi_waits.f90"
+    subprocess.run([compiler, "-O1", "-cpp", f"-DMODULE={module}", *types, source, "-o", program], check=True)
+    crowd = ["--oversubscribe"] if launcher == "openmpi" else []
+    words = [pagelens_command, "trace", "-o", "app.%r.trace", "--", program]
+    subprocess.run([mpirun, "-n", "2", *crowd, *words], cwd=tmp_path, capture_output=True, check=True)
+    job = traces([tmp_path / f"app.{rank}.trace" for rank in range(2)])
+    assert isinstance(job, JobWorkload)
+    for rank, of_rank in enumerate(events(job)):
+        waited = Counter(" ".join(place.split()[1:]) for place, _, _, waits in of_rank if waits)
+        # Both wait in both sends and their receives, for the neighbour, for MPI_Win_start and for
+        # MPI_Win_wait, and meet at the fence and where the window is freed.
+        other = 1 - rank
+        alone = [f"{other} -1 -3", f"{other} {rank} -4", f"{other} {rank} -5"]
+        assert waited == Counter(["0 1 13", "0 1 14", *alone, "-1 -1 -1", "-1 -1 -1"])
 
 
 @pytest.mark.parametrize("launcher", ["mpich", pytest.param("openmpi", marks=pytest.mark.long)])
@@ -112,23 +142,38 @@ def test_what_ranks_wait_for_is_recorded(
     job = traces([tmp_path / f"app.{rank}.trace" for rank in range(ranks)])
     assert isinstance(job, JobWorkload)
     found = events(job)
-    came = Counter((place, turn) for of_rank in found for place, turn, comes, _ in of_rank if comes)
+    came = [{(place, turn) for place, turn, comes, _ in of_rank if comes} for of_rank in found]
     for rank, of_rank in enumerate(found):
+        others = set().union(*(of for other, of in enumerate(came) if other != rank))
         waited = [(place, turn) for place, turn, _, waits in of_rank if waits]
-        assert all(came[key] >= 1 for key in waited), "nobody comes to what this rank waits for"
-        messages = Counter[int]()
+        assert others.issuperset(waited), "nobody comes to what this rank waits for"
+        messages, sends = Counter[int](), Counter[int]()
         for place, _ in waited:
-            _, sender, receiver, tag = place.split()
-            if int(receiver) == rank and int(tag) > 0:
-                messages[int(tag)] += 1
-                assert int(sender) == (rank + (1 if tag == "4" else ranks - 1)) % ranks
-        some = {3: rank > 0, 12: rank == 1}
+            sender, receiver, tag = (int(word) for word in place.split()[1:])
+            if receiver == rank and tag > 0:
+                messages[tag] += 1
+                assert sender == (rank + (1 if tag == 4 else ranks - 1)) % ranks
+            elif tag > 0:
+                sends[tag] += 1
+                assert (sender, receiver) == (rank, (rank + 1) % ranks)
+        some = {3: rank > 0, 12: rank == 1, 18: launcher == "mpich"}
         assert messages == {tag: count for tag, count in MESSAGES.items() if some.get(tag, True)}
+        assert sends == {tag: count for tag, count in WAITING_SENDS.items() if some.get(tag, True)}
         assert [turn for place, turn in waited if place.endswith(" 6")] == [1, 0]
         assert [turn for place, turn in waited if place.endswith(" 11")] == [0, 1]
     # Both pairs meet twice in two communicators, one of each waits for the other one in MPI_Reduce, three
     # wait for a broadcast, all for MPI_Ibarrier, and three for the rank before them in MPI_Scan.
     of_pairs = [{place.split()[0] for place, *_ in found[rank]} for rank in range(ranks)]
-    assert [len(of_pairs[0] & of_pairs[rank]) for rank in range(ranks)] == [3, 3, 1, 1]
-    collective = [sum(waits for place, _, _, waits in of if int(place.split()[3]) < 0) for of in found]
-    assert collective == [4, 5, 5, 6]
+    # All have the communicators of all ranks, of the neighbours and the window in common.
+    assert [len(of_pairs[0] & of_pairs[rank]) for rank in range(ranks)] == [6, 6, 4, 4]
+    collective = [
+        sum(waits for place, _, _, waits in of if int(place.split()[3]) in (-1, -2)) for of in found
+    ]
+    # Of the three fences, all meet at the second, and all meet where the window is freed.
+    assert collective == [6, 7, 7, 8]
+    for rank, of_rank in enumerate(found):
+        following, before = (rank + 1) % ranks, (rank + ranks - 1) % ranks
+        places = [(place.split()[1:], waits) for place, _, _, waits in of_rank if int(place.split()[3]) < -2]
+        waited_for = Counter((int(words[0]), int(words[2])) for words, waits in places if waits)
+        # Both neighbours of the ring, then the one before; MPI_Win_start, then MPI_Win_wait.
+        assert waited_for == {(before, -3): 2, (following, -3): 1, (following, -4): 1, (before, -5): 1}

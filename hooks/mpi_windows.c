@@ -1,0 +1,135 @@
+/*
+ * Windows: how ranks wait for each other around what they read and write in each other's memory.
+ * All ranks of a window make it, so they agree on how many there were before with its communicator.
+ * For whom MPI_Win_lock waits depends on who was faster. So this is not followed.
+ */
+#include <stddef.h>
+
+#include "hooks/mpi_meetings.h"
+
+enum { MOST_WINDOWS = 1 << 10, TAG_OF_FENCES = -1 };
+enum { TAG_OF_EXPOSURES = -4, TAG_OF_ACCESSES = -5, TAG_OF_WINDOWS = -6 };
+
+struct ranks {
+    const int* of_world;
+    int size;
+};
+
+/* Pages that are never used cost nothing. */
+static struct window {
+    long handle;
+    uint64_t name; /* 0: not in use */
+    int own_rank;  /* in MPI_COMM_WORLD */
+    struct ranks exposed_to, accessed;
+} windows[MOST_WINDOWS];
+
+static struct window* find(long handle, bool is_used) {
+    for (struct window* window = windows; window < windows + MOST_WINDOWS; ++window)
+        if (is_used ? window->name && window->handle == handle : !window->name) return window;
+    return NULL;
+}
+
+static struct window* window_at(const struct mpi_call* call, int place) {
+    return find(mpi_handle(call->library, call->language, MPI_WINDOW, mpi_argument(call, place)),
+                true);
+}
+
+static long pointed_window(const struct mpi_call* call, int place) {
+    const long pointer = mpi_argument(call, place);
+    return call->language == MPI_C ? mpi_pointed_handle(call, place)
+                                   : mpi_handle(call->library, MPI_FORTRAN, MPI_WINDOW, pointer);
+}
+
+static void make(const struct mpi_call* call, int place) {
+    const struct mpi_communicator* const its = mpi_its_communicator(call, 0);
+    struct window* const window = find(0, false);
+    if (its == NULL || window == NULL) return;
+    struct mpi_turn making = {its->name, -1, -1, TAG_OF_WINDOWS, 0};
+    mpi_next_turn(&making, MPI_BOTH);
+    *window = (struct window){.handle = pointed_window(call, place),
+                              .name = mpi_name_of(its->name, making.number),
+                              .own_rank = its->ranks[its->own_rank]};
+}
+static void after_making(struct mpi_call* call) { make(call, 1); }
+static void after_allocating(struct mpi_call* call) { make(call, 2); }
+
+static void meet(const struct window* window) {
+    if (window == NULL) return;
+    struct mpi_turn turn = {window->name, -1, -1, TAG_OF_FENCES, 0};
+    mpi_next_turn(&turn, MPI_BOTH);
+    mpi_tell(&turn, true, true);
+}
+
+static void before_freeing(struct mpi_call* call) {
+    struct window* const window = find(pointed_window(call, 0), true);
+    meet(window);
+    if (window) window->name = 0;
+}
+
+/* A fence before which nothing happened lets each rank go on. */
+static void before_fence(struct mpi_call* call) {
+    if (!(mpi_number(call, 0) & call->library->no_precede)) meet(window_at(call, 1));
+}
+
+static struct ranks group_at(const struct mpi_call* call, int place) {
+    const long group =
+        mpi_handle(call->library, call->language, MPI_GROUP, mpi_argument(call, place));
+    struct ranks found;
+    found.of_world = mpi_ranks_of(call->library, group, &found.size);
+    return found;
+}
+
+/* Tells that the rank comes where each of the others will wait for it. */
+static void come(const struct window* window, const struct ranks* others, int tag) {
+    for (int i = 0; i < others->size; ++i) {
+        struct mpi_turn turn = {window->name, window->own_rank, others->of_world[i], tag, 0};
+        mpi_next_turn(&turn, MPI_COMES);
+        mpi_tell(&turn, true, false);
+    }
+}
+
+static void wait_for(const struct window* window, const struct ranks* others, int tag) {
+    for (int i = 0; i < others->size; ++i) {
+        struct mpi_turn turn = {window->name, others->of_world[i], window->own_rank, tag, 0};
+        mpi_next_turn(&turn, MPI_WAITS);
+        mpi_tell(&turn, false, true);
+    }
+}
+
+static void before_exposing(struct mpi_call* call) {
+    struct window* const window = window_at(call, 2);
+    if (window == NULL) return;
+    window->exposed_to = group_at(call, 0);
+    come(window, &window->exposed_to, TAG_OF_EXPOSURES);
+}
+
+static void before_access(struct mpi_call* call) {
+    struct window* const window = window_at(call, 2);
+    if (window == NULL) return;
+    window->accessed = group_at(call, 0);
+    wait_for(window, &window->accessed, TAG_OF_EXPOSURES);
+}
+
+static void before_ending_access(struct mpi_call* call) {
+    struct window* const window = window_at(call, 0);
+    if (window) come(window, &window->accessed, TAG_OF_ACCESSES);
+}
+
+static void before_ending_exposure(struct mpi_call* call) {
+    struct window* const window = window_at(call, 0);
+    if (window) wait_for(window, &window->exposed_to, TAG_OF_ACCESSES);
+}
+
+static void after_trying(struct mpi_call* call) {
+    if (*(const int*)mpi_argument(call, 1)) before_ending_exposure(call);
+}
+
+const struct mpi_role mpi_makes_window = {NULL, after_making};
+const struct mpi_role mpi_allocates_window = {NULL, after_allocating};
+const struct mpi_role mpi_frees_window = {before_freeing, NULL};
+const struct mpi_role mpi_fences = {before_fence, NULL};
+const struct mpi_role mpi_exposes = {before_exposing, NULL};
+const struct mpi_role mpi_begins_access = {before_access, NULL};
+const struct mpi_role mpi_ends_access = {before_ending_access, NULL};
+const struct mpi_role mpi_ends_exposure = {before_ending_exposure, NULL};
+const struct mpi_role mpi_tries_to_end_exposure = {NULL, after_trying};
