@@ -116,7 +116,7 @@ def _under_strace(words: Sequence[str], raw: Path, why: str) -> list[str]:
 
 def _strace_recording(raw: Path, header: Header) -> Recording:
     with open(raw / "strace", "rb") as file:
-        return read_strace(file, header)
+        return read_strace(file, header, is_trace=True)
 
 
 def _run(

@@ -96,6 +96,14 @@ def test_a_static_program_is_recorded_by_strace(tmp_path: Path) -> None:
     assert [call[1] for call in found[1:13]] == [call[1] for call in wanted[1:13]]
 
 
+def test_a_static_program_may_use_no_file(tmp_path: Path) -> None:
+    """Its empty trace was refused, and its exit status was lost."""
+    source = tmp_path / "idle.c"
+    source.write_text("int main(void) { return 3; }\n")
+    recorded = record_program([str(build(source, tmp_path / "idle", "-static"))], str(tmp_path / "it.plio"))
+    assert (recorded.exit_status, recorded.recording.operations.height) == (3, 0)
+
+
 def test_what_stdio_reads_and_writes_is_seen(program: Path, tmp_path: Path) -> None:
     found = on(record(program, tmp_path, "streams"), "stream")
     moved = found.group_by("kind").agg(pl.col("result").clip(0).sum(), pl.col("offset").max()).sort("kind")

@@ -49,8 +49,11 @@ _ADVICE = {
 }
 
 
-def read_strace(stream: IO[bytes], header: Header) -> Recording:
-    """Return the recording of a trace. Raises UsageError for any other file."""
+def read_strace(stream: IO[bytes], header: Header, is_trace: bool = False) -> Recording:
+    """Return the recording of a trace. Raises UsageError for any other file.
+
+    What is known to be a trace may have no call on a file.
+    """
     calls = _Calls(header)
     unfinished: dict[int, tuple[float, str]] = {}
     found = number = 0
@@ -71,7 +74,7 @@ def read_strace(stream: IO[bytes], header: Header) -> Recording:
             text = first + resumed[2]
         if (call := _CALL.match(text)) is not None and call["name"] in _CALLS:
             found += calls.take(process, began, call)
-    if not found:
+    if not found and not is_trace:
         raise UsageError(
             f"strace log: no call on a file with its time in {number} lines; make it with "
             "`strace -f -ttt -T -y -o FILE`"
