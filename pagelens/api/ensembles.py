@@ -106,10 +106,10 @@ def simulate(
     at ("all": the whole run).
 
     Nodes come in rounds. No more follow once the choice of nodes leaves less than `precision` (by default
-    0.02: 2%) of each median to chance, or after 64 nodes; policies whose median is known stop before the
-    others. With `nodes` exactly so many are simulated, or at most so many if a `precision` is given, too. Few
-    nodes say little about rare slow ones: if one node in twenty is slow, all 8 can be fast with a chance of
-    66%.
+    0.02: 2%) of each median to chance, or less than the choice of the simulated stretches of a run does, or
+    after 64 nodes; policies that have enough stop before the others. With `nodes` exactly so many are
+    simulated, or at most so many if a `precision` is given, too. Few nodes say little about rare slow ones:
+    if one node in twenty is slow, all 8 can be fast with a chance of 66%.
 
     Results are kept in `output`, or for as long as this process lives. After Ctrl-C the same call goes on
     with what is missing, and the exception's `partial` is the Ensemble of what is done (None where there is

@@ -115,9 +115,15 @@ class Intervals:
 
     def by_stretches(self, policy: str) -> float:
         """Return the error of the median by the choice of stretches: half of its interval, as a share."""
-        return self._half_width(lambda of: float(np.median(of[policy]))) / float(
-            np.median(self.times[policy])
-        )
+        return self._by_stretches(lambda of: float(np.median(of[policy])))
+
+    def gain_by_stretches(self, before: str, after: str) -> float:
+        """Return the same error of the median gain over the nodes that both policies have, as a share."""
+        nodes = min(len(self.times[policy]) for policy in (before, after))
+        return self._by_stretches(self._gain_figure(before, after, 0.5, nodes))
+
+    def _by_stretches(self, figure: Figure) -> float:
+        return self._half_width(figure) / figure(self.times) if self._phases else 0.0
 
     def _of_nodes(self, values: Floats, quantile: float) -> Interval:
         value = float(np.quantile(values, quantile))
@@ -129,12 +135,18 @@ class Intervals:
         """Return the gain over the first nodes."""
         x, y = self.times[before][:nodes], self.times[after][:nodes]
         drawn = Interval(*statistics.paired_gain(x, y, quantile, self._seed))
+        figure = self._gain_figure(before, after, quantile, nodes)
+        return self._widened(_of_few(drawn, x / y, quantile), figure)
+
+    @staticmethod
+    def _gain_figure(before: str, after: str, quantile: float, nodes: int) -> Figure:
+        """Return the function of the gain over the first nodes."""
 
         def figure(times: Mapping[str, Floats]) -> float:
             of = (np.quantile(times[policy][:nodes], quantile) for policy in (before, after))
             return float(next(of) / next(of))
 
-        return self._widened(_of_few(drawn, x / y, quantile), figure)
+        return figure
 
     def _gain_apart(self, before: str, after: str, quantile: float) -> Interval:
         """Return the gain over all nodes of each policy, whatever the other has."""

@@ -5,12 +5,13 @@ spread between the nodes says how far the median of many more nodes can lie from
 stops when its median is known. It also stops when it no longer competes, because others surely gain more and
 what is said of it is sure. It stops, too, when all nodes together would neither make its median known nor
 change what is said of it: where nodes are of two kinds, the median can lie between them, and its interval
-stays wide. The rest of the nodes goes where the answer is open. Two nodes are enough if the bounds of the
-time (`Simulation.bounds`) say that no placement changes it by 2%.
+stays wide, and where only stretches of a run are simulated, no number of nodes makes up for their choice. A
+policy of large pages that gets none stops at once. The rest of the nodes goes where the answer is open. Two
+nodes are enough if the bounds of the time (`Simulation.bounds`) say that no placement changes it by 2%.
 
-Few nodes show no rare slow ones. If no median shows that placement matters, the baseline therefore goes on
-until it surely has a node of each kind that is one in twenty. If such nodes are slow, the other policies
-follow to them.
+Few nodes show no rare slow ones. If neither a median nor the nodes' spread shows that placement matters, the
+baseline therefore goes on until it surely has a node of each kind that is one in twenty. If such nodes are
+slow, the other policies follow to them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelens.address.units import HUGE_PAGE_BITS
 from pagelens.ensemble import ROUNDS, Ensemble
 from pagelens.explain.distributions import totals_by_node
 from pagelens.explain.intervals import FEW, Interval, Intervals, relative_error
@@ -25,6 +27,7 @@ from pagelens.explain.verdict import MATTERS
 from pagelens.explain.words import NODES_FOR_RARE
 from pagelens.statistics import CONFIDENCE, t_quantile
 
+SOME = ROUNDS[1]  # nodes whose spread says something of that of all
 NODES_TO_CONFIRM = 2  # enough if the bounds of the time leave nothing open
 SAME_ON_ALL = "contiguous"  # the policy that gives a job the same frames on every node
 DEFAULT_PRECISION = 0.02  # as far apart as two times must lie to be called different
@@ -53,8 +56,7 @@ class ByPrecision:
 
     def left_behind(self, found: Ensemble) -> Sequence[str]:
         """Return the policies that have not run on the nodes whose placement slows the baseline down."""
-        totals = totals_by_node(found)
-        times = {policy: of["equal_cores_time_s"].to_numpy() for policy, of in totals.items()}
+        times = _of_placement(found)
         base = times[found.baseline]
         if _spread(base) <= MATTERS:
             return []
@@ -80,37 +82,68 @@ def unsettled(ensemble: Ensemble, precision: float, most_nodes: int) -> Sequence
     If any other policy is one of them, so is the baseline, because gains are over it on the same nodes. There
     can be `most_nodes` in all.
     """
-    of_columns = [Intervals(ensemble, column).times for column in _COLUMNS]
+    of_columns = [Intervals(ensemble, column) for column in _COLUMNS]
     open_ones: set[str] = set()
-    for times in of_columns:
-        said, expected = (_said(times, ensemble.baseline, nodes) for nodes in (None, most_nodes))
+    for of in of_columns:
+        said, expected = (_said(of, ensemble.baseline, nodes) for nodes in (None, most_nodes))
         open_ones |= {
             policy
-            for policy, of_nodes in times.items()
-            if half_width(of_nodes) > precision
-            and (
-                len(of_nodes) < FEW  # whose spread is not known yet
-                or half_width(of_nodes, most_nodes) <= precision
-                or said.get(policy) != expected.get(policy)
-            )
+            for policy in of.times
+            if _is_open(of, policy, precision, most_nodes, said.get(policy) == expected.get(policy))
         }
-    for times in of_columns:
-        open_ones &= _competing(times, ensemble.baseline)
+    open_ones -= set(_without_effect(ensemble))
+    for of in of_columns:
+        open_ones &= _competing(of, ensemble.baseline)
     if not open_ones:
-        return [ensemble.baseline] if _only_tail_matters(of_columns[0], ensemble.baseline) else []
+        return [ensemble.baseline] if _only_tail_matters(ensemble, of_columns[0].times) else []
     return [policy for policy in ensemble.policies if policy in open_ones | {ensemble.baseline}]
 
 
-def _only_tail_matters(times: Mapping[str, Floats], baseline: str) -> bool:
+def _is_open(of: Intervals, policy: str, precision: float, most_nodes: int, settled: bool) -> bool:
+    """Say whether more nodes would make the median known, or change what is said of the gain.
+
+    `settled`: all nodes together are expected to say the same of it.
+    """
+    times = of.times[policy]
+    by_nodes, by_stretches = half_width(times), of.by_stretches(policy)
+    if by_nodes <= precision:
+        return False
+    if len(times) < SOME or not settled:
+        return True
+    if by_nodes <= by_stretches:
+        return False  # the choice of stretches leaves more open than that of nodes
+    return len(times) < FEW or float(np.hypot(half_width(times, most_nodes), by_stretches)) <= precision
+
+
+def _without_effect(ensemble: Ensemble) -> list[str]:
+    """Return the policies with large pages for which no part of the memory is large enough."""
+    totals = totals_by_node(ensemble)
+    return [
+        name
+        for name, policy in ensemble.policies.items()
+        if policy.page_bits >= HUGE_PAGE_BITS
+        and not sum(float(totals[name][of].sum()) for of in ("large_pages", "large_pages_missing"))
+    ]
+
+
+def _only_tail_matters(ensemble: Ensemble, times: Mapping[str, Floats]) -> bool:
     """Say whether only rare slow nodes could show that placement matters, and too few nodes are known.
 
-    The medians that count are those of `conclusion.conclude`.
+    What could show it before are the medians and the spread that `conclusion.conclude` goes by.
     """
-    base = times[baseline]
-    if baseline == SAME_ON_ALL or len(base) >= NODES_FOR_RARE:
+    base = times[ensemble.baseline]
+    if ensemble.baseline == SAME_ON_ALL or len(base) >= NODES_FOR_RARE:
         return False
     gains = {policy: float(np.median(base) / np.median(of)) for policy, of in times.items()}
-    return max(1 / gains.get(SAME_ON_ALL, 1.0), *gains.values()) <= MATTERS
+    if max(1 / gains.get(SAME_ON_ALL, 1.0), *gains.values()) > MATTERS:
+        return False
+    return len(base) < FEW or _spread(_of_placement(ensemble)[ensemble.baseline]) <= MATTERS
+
+
+def _of_placement(ensemble: Ensemble) -> Mapping[str, Floats]:
+    """Return what the nodes of each policy would take if all cores ran at the median node's frequency."""
+    totals = totals_by_node(ensemble)
+    return {policy: of["equal_cores_time_s"].to_numpy() for policy, of in totals.items()}
 
 
 def _spread(values: Floats) -> float:
@@ -135,31 +168,28 @@ def half_width(values: Floats, nodes: int | None = None) -> float:
     return float(np.expm1(t_quantile(n_then - 1, 1 - doubt / 2) * error))
 
 
-def _competing(times: Mapping[str, Floats], baseline: str) -> set[str]:
+def _competing(of: Intervals, baseline: str) -> set[str]:
     """Return the policies of which it is open whether they gain, or whether they gain most."""
-    surely = {policy for policy, (beaten, side) in _said(times, baseline).items() if beaten and side}
-    return set(times) - surely
+    surely = {policy for policy, (beaten, side) in _said(of, baseline).items() if beaten and side}
+    return set(of.times) - surely
 
 
-def _said(
-    times: Mapping[str, Floats], baseline: str, nodes: int | None = None
-) -> Mapping[str, tuple[bool, int | None]]:
+def _said(of: Intervals, baseline: str, nodes: int | None = None) -> Mapping[str, tuple[bool, int | None]]:
     """Return of each policy whether others surely gain more, and on which side of 1 its gain surely lies.
 
     With `nodes`, it is what is to be expected of that many nodes.
     """
-    gains = {
-        policy: _gain(times[baseline], after, nodes) for policy, after in times.items() if policy != baseline
-    }
+    gains = {policy: _gain(of, baseline, policy, nodes) for policy in of.times if policy != baseline}
     most = max((gain.low for gain in gains.values()), default=1.0)
     return {policy: (gain.high < most, _side(gain)) for policy, gain in gains.items()}
 
 
-def _gain(before: Floats, after: Floats, nodes: int | None) -> Interval:
+def _gain(of: Intervals, before: str, after: str, nodes: int | None) -> Interval:
     """Return the gain over the nodes that have both."""
-    both = min(len(before), len(after))
-    ratios = before[:both] / after[:both]
-    middle, width = float(np.median(ratios)), 1 + half_width(ratios, nodes)
+    both = min(len(of.times[before]), len(of.times[after]))
+    ratios = of.times[before][:both] / of.times[after][:both]
+    by_nodes, by_stretches = half_width(ratios, nodes), of.gain_by_stretches(before, after)
+    middle, width = float(np.median(ratios)), 1 + float(np.hypot(by_nodes, by_stretches))
     return Interval(middle, middle / width, middle * width)
 
 

@@ -26,6 +26,7 @@ from pagelens.frames import policies as known_policies
 from pagelens.units import parse_share
 
 PRECISION = 0.02
+TIMES = ("time_s", "serial_time_s", "equal_cores_time_s")
 ANY = synthetic.ensemble(nodes=1)  # of which tests change the rows
 NODES = 64
 
@@ -38,8 +39,8 @@ def drawn(
 ) -> Ensemble:
     """An ensemble whose times under each policy have this spread of their logarithms."""
     rows = [
-        {"policy": policy, "node": node, "phase": "all"}
-        | dict.fromkeys(("time_s", "serial_time_s"), factor * float(np.exp(random.normal(0, of_policy))))
+        {"policy": policy, "node": node, "phase": "all", "large_pages": 1}
+        | dict.fromkeys(TIMES, factor * float(np.exp(random.normal(0, of_policy))))
         for policy, of_policy in spread.items()
         for factor in [(slower or {}).get(policy, 1.0)]
         for node in range(nodes)
@@ -49,21 +50,18 @@ def drawn(
     return replace(ANY, tables=tables, nodes=nodes, policies={name: known_policies[name] for name in spread})
 
 
-TIMES = ("time_s", "serial_time_s", "equal_cores_time_s")
-
-
 def of_times(times: Mapping[str, np.ndarray], seed: int = 0, columns: Sequence[str] = TIMES) -> Ensemble:
     """Returns an ensemble with these times by policy; those of other columns are 1."""
     rows = [
         dict.fromkeys(TIMES, 1.0)
-        | {"policy": policy, "node": node, "phase": "all"}
+        | {"policy": policy, "node": node, "phase": "all", "large_pages": 1}
         | dict.fromkeys(columns, seconds)
         for policy, of_nodes in times.items()
         for node, seconds in enumerate(of_nodes)
     ]
     of_all = {name: [row.get(name, 0) for row in rows] for name in PLACEMENTS}
     tables = Tables.of(placements=pl.DataFrame(of_all, schema=dict(PLACEMENTS), strict=False))
-    return replace(ANY, tables=tables, seed=seed, policies=dict.fromkeys(times))
+    return replace(ANY, tables=tables, seed=seed, policies={name: known_policies.get(name) for name in times})
 
 
 def intervals(times: Mapping[str, np.ndarray], seed: int = 0) -> Intervals:
@@ -171,6 +169,47 @@ def test_policies_stop_where_all_nodes_together_would_say_no_more() -> None:
     assert unsettled(drawn(kinds, random, 16, slower), PRECISION, NODES) == []
     # Sixteen times as many would.
     assert unsettled(drawn(kinds, random, 16, slower), PRECISION, 16 * NODES) == ["aged", "2m"]
+
+
+def in_stretches(ensemble: Ensemble, error: float) -> Ensemble:
+    """Return an ensemble of whose runs six stretches were simulated. Each changes the times by so much."""
+    rows = ensemble.tables.placements
+    left_out = [
+        rows.select(
+            "node",
+            "policy",
+            "phase",
+            pl.lit(number, pl.UInt32).alias("stretch"),
+            *(pl.col(name) * (1 + shift) for name in ("time_s", "serial_time_s")),
+        )
+        for number, shift in enumerate((error, -error) * 3)
+    ]
+    return replace(ensemble, tables=replace(ensemble.tables, stretches=pl.concat(left_out)))
+
+
+@pytest.mark.parametrize(("nodes", "vain"), [(8, 0.05), (16, 0.01)])
+def test_no_number_of_nodes_makes_up_for_the_choice_of_stretches(nodes: int, vain: float) -> None:
+    """Nodes that differ by 4% need 64 for a median to 2%, but the stretches leave more open than that."""
+    found = drawn({"aged": 0.04, "2m": 0.04}, np.random.default_rng(1), nodes)
+    assert unsettled(in_stretches(found, 0.0001), PRECISION, NODES) == ["aged", "2m"]
+    assert "2m" not in unsettled(in_stretches(found, vain), PRECISION, NODES)
+
+
+def test_large_pages_that_no_memory_is_large_enough_for_stop() -> None:
+    found = drawn({"aged": 0.04, "1g": 0.04}, np.random.default_rng(1), 4)
+    assert unsettled(found, PRECISION, NODES) == ["aged", "1g"]
+    rows = found.tables.placements.with_columns(pl.lit(0.0).alias("large_pages"))
+    assert unsettled(replace(found, tables=Tables.of(placements=rows)), PRECISION, NODES) == ["aged"]
+
+
+def test_a_spread_that_matters_needs_no_rare_slow_nodes() -> None:
+    random = np.random.default_rng(1)
+    times = {"aged": np.exp(random.normal(0, 0.03, 16)), "2m": np.full(16, 1.0)}
+    wide = of_times({policy: np.sort(of_nodes) for policy, of_nodes in times.items()})
+    assert unsettled(wide, 0.5, NODES) == []
+    few = of_times({policy: of_nodes[:8] for policy, of_nodes in times.items()})
+    assert unsettled(few, 0.5, NODES) == ["aged"]
+    assert unsettled(of_times({"aged": times["2m"], "2m": times["2m"]}), 0.5, NODES) == ["aged"]
 
 
 def test_intervals_hold_what_they_should_where_nodes_are_of_two_kinds() -> None:
