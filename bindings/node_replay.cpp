@@ -81,10 +81,12 @@ void register_node_replay(nb::module_& m) {
         .def(
             "__init__",
             [](NodeModel* model, std::uint32_t cores, const CacheHierarchy& caches,
-               const std::optional<Tlb>& tlb, const std::vector<Dram>& drams) {
-                new (model) NodeModel{cores, caches, tlb, drams};
+               const std::optional<Tlb>& tlb, const std::vector<Dram>& drams,
+               std::optional<PageSize> host_page) {
+                new (model) NodeModel{cores, caches, tlb, drams, host_page};
             },
-            nb::kw_only(), "cores"_a, "caches"_a, "tlb"_a.none(), "drams"_a);
+            nb::kw_only(), "cores"_a, "caches"_a, "tlb"_a.none(), "drams"_a,
+            "host_page"_a = nb::none());
 
     nb::class_<NodeCounters>(m, "NodeCounters", "What a node's replay counted, phase by phase.")
         .def_prop_ro(

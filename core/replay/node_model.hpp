@@ -20,6 +20,9 @@ struct NodeModel {
     std::optional<Tlb> tlb;  // every core's; walks go through the caches
     // Each is fed all of memory's traffic: the machine's own, and twins of it.
     std::vector<Dram> drams;
+    // The size of the pages by which a host maps the memory of a guest, which the node is
+    // (host_memory.hpp).
+    std::optional<PageSize> host_page = std::nullopt;
 };
 
 }  // namespace pagelens

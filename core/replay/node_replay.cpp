@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/replay/cache_groups.hpp"
+#include "core/replay/host_memory.hpp"
 #include "core/replay/node_twin.hpp"
 #include "core/replay/rank_pages.hpp"
 #include "core/replay/replay.hpp"
@@ -53,7 +54,9 @@ class NodeReplay {
           pages_(program, placement, options.ranks, Sampling(), RankPages::Listed::covered,
                  SlotPopulation(0, 0), models[0]->tlb ? tables_of(program) : 0, placing()),
           runs_(models[0]->caches.cores(), cores_of(program, options)),
-          owners_(placement.frames(), std::size_t{options.ranks} * program.pages().size()),
+          host_(models[0]->host_page, placement.frames()),
+          owners_(placement.frames() + host_.table_frames(),
+                  std::size_t{options.ranks} * program.pages().size()),
           counters_{std::vector<NodePhase>(program.phases()), 0, 0, 0} {
         const std::uint32_t cores = cores_of(program, options);
         if (models[0]->tlb) {
@@ -189,8 +192,9 @@ class NodeReplay {
         pages_.for_sampled(op.page, simulated,
                            [&](std::span<const RankPage> pages, std::uint64_t mask) {
                                for (const RankPage& page : pages) {
-                                   owners_.set(page.frame, op.object);
-                                   runs_.push(mask, page.frame, core_of(page.rank, op), kind);
+                                   const std::uint32_t frame = host_.frame(page.frame);
+                                   owners_.set(frame, op.object);
+                                   runs_.push(mask, frame, core_of(page.rank, op), kind);
                                }
                            });
     }
@@ -217,19 +221,43 @@ class NodeReplay {
         for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
             const PageSize size = size_of(pages_.order_of(op.page, rank));
             const std::uint32_t core = core_of(rank, op);
+            const PageSize held = host_.held(size);
             const auto walk = [&](unsigned first, unsigned last) {
+                count_walks_of_host(first, size, held);
                 if (samples() || !options_.caching) return;
                 const auto entries = tables_for(rank, op.page).entries(within, size);
-                for (unsigned level = first; level >= last; --level) {
+                for (unsigned level = first; level >= std::max(last, leaf_level(size)); --level) {
                     const std::uint64_t entry = entries[level - 1];
-                    const std::uint64_t line = 1ull << (entry / line_bytes % lines_per_page);
-                    if ((line & options_.sets) == 0) continue;
-                    runs_.push(line, static_cast<std::uint32_t>(entry / page_bytes), core,
-                               AccessKind::read);
+                    const auto table = static_cast<std::uint32_t>(entry / page_bytes);
+                    // The cached entry above the first table says where the host has it.
+                    if (level < first) read_of_host(table, core);
+                    read_entry(host_.frame(table), entry, core);
                 }
+                read_of_host(pages_.frame(op.page, rank), core);
             };
-            tlbs_[core].access(address.raw(), size, accesses, tlb_counters_, walk);
+            tlbs_[core].access(address.raw(), held, accesses, tlb_counters_, walk);
         }
+    }
+    // Each entry of the host that a walk reads counts as a walk of its own, with one step. The TLB
+    // has counted one already for what it holds of a page that is larger than the host's.
+    void count_walks_of_host(unsigned first, PageSize size, PageSize held) {
+        if (!host_) return;
+        const unsigned tables = first > leaf_level(size) ? first - leaf_level(size) : 0;
+        const unsigned of_page = size == held ? 1 : 0;
+        tlb_counters_.walks[static_cast<unsigned>(held)][leaf_level(held) - 1] += tables + of_page;
+    }
+    // A walk on a core reads an entry of a table in this frame.
+    void read_entry(std::uint32_t frame, std::uint64_t entry, std::uint32_t core) {
+        const std::uint64_t line = 1ull << (entry / line_bytes % lines_per_page);
+        if ((line & options_.sets) != 0) runs_.push(line, frame, core, AccessKind::read);
+    }
+    // It reads the host's entry for a frame of the guest.
+    void read_of_host(std::uint32_t of_guest, std::uint32_t core) {
+        if (!host_) return;
+        const std::uint64_t entry = host_.entry(of_guest);
+        const auto frame = static_cast<std::uint32_t>(entry / page_bytes);
+        owners_.set(frame, page_clearing);
+        read_entry(frame, entry, core);
     }
 
     void map(const Op& op) {
@@ -250,8 +278,9 @@ class NodeReplay {
                     return large_.push_back({first, frames, core_of(rank, touch), used});
                 if (!simulated || !reaches_machine(used)) return;
                 if (part_ == Part::counted) stretch().cleared += lines;
-                runs_.push(options_.sets, first, core_of(rank, touch), AccessKind::stream_store);
-                cleared_.push_back({first, core_of(rank, touch)});
+                const std::uint32_t frame = host_.frame(first);
+                runs_.push(options_.sets, frame, core_of(rank, touch), AccessKind::stream_store);
+                cleared_.push_back({frame, core_of(rank, touch)});
             },
             op.thread);
         if (!large_.empty()) clear_large();
@@ -266,7 +295,7 @@ class NodeReplay {
         if (op.lines == 0) return;
         const std::uint64_t moved = pages_.move(op.page, op.thread, [&](auto from, auto to) {
             hand_out(to);
-            owners_.set(to, owners_[from]);
+            owners_.set(host_.frame(to), owners_[host_.frame(from)]);
         });
         if (moved == 0) return;
         phase().pages_moved += moved;
@@ -278,7 +307,7 @@ class NodeReplay {
         if (op.lines == 0 || pages_.mapped(op.page)) return;
         pages_.map_read(op.page, static_cast<std::uint32_t>(op.lines - 1), op.thread);
         const std::uint32_t frame = pages_.frame(op.page, 0);
-        if (owners_[frame] == FrameObjects::none) hand_out(frame);
+        if (owners_[host_.frame(frame)] == FrameObjects::none) hand_out(frame);
         map_in_tables(op);
     }
 
@@ -312,7 +341,7 @@ class NodeReplay {
                     if (i >= page.frames) continue;
                     phase().simulated_large += of_frame;
                     if (reaches_machine(page.used))
-                        runs_.push(options_.sets, page.first + i, page.core,
+                        runs_.push(options_.sets, host_.frame(page.first + i), page.core,
                                    AccessKind::stream_store);
                 }
                 if (runs_.lines() >= batch_lines) flush();
@@ -326,7 +355,7 @@ class NodeReplay {
 
     // Says whether the job had the frame before.
     bool hand_out(std::uint32_t frame) {
-        return owners_.set(frame, page_clearing) != FrameObjects::none;
+        return owners_.set(host_.frame(frame), page_clearing) != FrameObjects::none;
     }
 
     // Whether clearing a frame changes anything but counts: DRAM's rows, or lines of the frame that
@@ -380,6 +409,7 @@ class NodeReplay {
     NumaPlacing numa_;  // that of the options, with the cores that threads have moved to since
     RankPages pages_;
     PendingRuns runs_;
+    HostMemory host_;
     std::vector<NodeTwin> twins_;
     bool times_clearing_;             // DRAM is told of cleared pages
     std::vector<Tlb> tlbs_;           // [core]; empty without
@@ -422,7 +452,7 @@ std::vector<NodeCounters> replay_twins(const Program& program, const Placement& 
     for (const NodeModel* model : models) {
         if (model->cores != first.cores || model->caches.cores() != first.caches.cores() ||
             model->tlb.has_value() != first.tlb.has_value() ||
-            model->drams.empty() != first.drams.empty())
+            model->host_page != first.host_page || model->drams.empty() != first.drams.empty())
             throw std::invalid_argument(
                 "models: may differ in what their caches and DRAMs are, not in cores, in how many "
                 "of them share caches, in TLBs, or in having DRAMs");

@@ -57,6 +57,12 @@ class Machine(Parts):
         self._larger_pages_are_modelled()
         if self.page_walk is not None:
             core_tlb(self.tlb, self.page_walk)  # says what does not fit together
+            for name in ("dram", "memory_side_cache", "numa"):
+                if self.page_walk.host_page is not None and getattr(self, name):
+                    raise ValueError(
+                        f"page_walk.host_page and [{name}] cannot stand together: where the host has a page "
+                        "decides the rest; leave one out"
+                    )
         if self.dram is not None and self.dram.size < self.ddr.size.value:
             raise ValueError(
                 f"ddr.size of {self.ddr.size.shown} is more than the {format_binary_size(self.dram.size, 6)} "

@@ -27,6 +27,7 @@ def _page_size(text: Any) -> int:
     return size
 
 
+_SIZE = Unit(format_binary_size, 'size of a page, as "4 KiB"')
 _SIZES = Unit(lambda sizes: ", ".join(format_binary_size(size) for size in sizes), "sizes of pages")
 
 PageBytes = Annotated[int, BeforeValidator(_page_size)]
@@ -113,6 +114,11 @@ class PageWalk(Table):
     walk_cycles: Sourced[Positive] | None = Field(
         default=None, description="added to a load by a walk that reads from the nearest cache"
     )
+    host_page: Sourced[Annotated[PageBytes, _SIZE]] | None = Field(
+        default=None,
+        description="of a virtual machine: the pages by which the host maps its memory, at places without "
+        "order; walks read the host's entries too, and TLBs hold no larger pages",
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -125,6 +131,11 @@ class PageWalk(Table):
             if entries is not None and ways is not None:
                 _whole_sets(entries.value, ways.value, f"{name}_cache_")
         return self
+
+    @property
+    def host_page_size(self) -> _core.PageSize | None:
+        """The size of the host's pages, for the core."""
+        return PAGE_SIZES[self.host_page.value] if self.host_page is not None else None
 
     def shape(self, name: Literal["pde", "pdpte", "pml4e"]) -> tuple[int, int]:
         """Return the entries and ways of that cache, or (0, 0) if there is none."""

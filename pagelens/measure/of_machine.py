@@ -28,7 +28,7 @@ from pagelens.measure.choices import cpus_of
 from pagelens.measure.page_faults import file_pages_cost, page_cost, zero_page_cost
 from pagelens.measure.path_widths import path_widths, sum_rate
 from pagelens.measure.session import Report, Request, measure_benchmark
-from pagelens.measure.tlb import Section, chased_pages, usable_arrays, walk_section
+from pagelens.measure.tlb import Section, chased_pages, host_section, usable_arrays, walk_section
 from pagelens.units import format_binary_size, format_rate, format_size, format_time
 
 Sections = Mapping[str, Mapping[str, Found]]
@@ -119,6 +119,9 @@ def measured_sections(machine: Machine, progress: Progress) -> tuple[Sections, l
         longer = [small - large for small, large in zip(on_small, on_large, strict=True)]
         points = list(zip(pages, longer, strict=True))
         found |= walk_section(points, _frequency(machine, first))
+        if machine.hypervisor and machine.numa is None and "page_walk" in found:
+            of_host = host_section(points, on_large[-1], latencies["l2"])
+            found["page_walk"] |= of_host.get("page_walk", {})
         arrays = usable_arrays(machine.tlb, points)
     found |= _page_faults()
     if first is not None and machine.pipeline is not None:

@@ -2,7 +2,8 @@
 
 Each chase goes through so many pages of 4 KiB, and through as many bytes on large pages. What it takes longer
 on small pages is translation alone. In a virtual machine a walk takes longer, because each of its steps needs
-a walk of the host's tables. Threads of one core share its TLB, so a program can have less of it than the
+a walk of the host's tables. Where the host maps the guest's memory by small pages, loads need walks on large
+pages of the guest too. Threads of one core share its TLB, so a program can have less of it than the
 processor's documents state.
 """
 
@@ -42,6 +43,22 @@ def walk_section(points: Points, frequency: float) -> dict[str, Section]:
         return {}
     source = f"measured here: {_chase(pages)} takes {ns:.3g} ns a load less on large pages"
     return {"page_walk": {"walk_cycles": read(cycles, source)}}
+
+
+def host_section(points: Points, on_large: float, in_l2: float) -> dict[str, Section]:
+    """Return the size of the host's pages, if loads of a guest's large pages need walks too; else nothing.
+
+    A load of the longest chase takes `on_large` ns on large pages, whose translations all fit, and a load
+    that hits L2 takes `in_l2`. Half of a walk is more than other causes add.
+    """
+    pages, walk = points[-1]
+    if walk <= 0 or on_large - in_l2 < walk / 2:
+        return {}
+    source = (
+        f"measured here: {_chase(pages)} takes {on_large:.3g} ns a load on large pages, and one within L2 "
+        f"{in_l2:.3g} ns: so these need walks too"
+    )
+    return {"page_walk": {"host_page": read(format_binary_size(FRAME_BYTES), source)}}
 
 
 def usable_arrays(arrays: Sequence[Tlb], points: Points) -> list[Section]:

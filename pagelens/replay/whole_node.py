@@ -68,15 +68,18 @@ def node_model(
     An entry of `rows` says if the DRAM has row conflicts. `seed` is that of random replacement.
     `writes_at_once`, `ideal_l3_beside` and `ideal_share` are those of `Levels`.
     """
-    tlb = None
+    tlb = host_page = None
     if machine.page_walk is not None:  # page tables take their frames even if nothing walks them
         tlb = core_tlb(machine.tlb, machine.page_walk, ideal=PAGE_WALKS in without)
+        host_page = machine.page_walk.host_page_size
     drams = []
     if machine.dram is not None:
         outstanding = machine.cores.outstanding_lines.value
         drams = [machine.dram.core(outstanding=outstanding, ideal=not conflicts) for conflicts in rows]
     caches = caches_below_l1(machine, without, seed, writes_at_once, ideal_share, ideal_l3_beside)
-    return _core.NodeModel(cores=machine.cores.count.value, caches=caches, tlb=tlb, drams=drams)
+    return _core.NodeModel(
+        cores=machine.cores.count.value, caches=caches, tlb=tlb, drams=drams, host_page=host_page
+    )
 
 
 def caches_below_l1(

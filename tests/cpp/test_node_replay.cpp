@@ -7,6 +7,7 @@
 
 #include "core/accesses/sweeps.hpp"
 #include "core/replay/compulsory.hpp"
+#include "core/replay/host_memory.hpp"
 #include "core/replay/node_replay.hpp"
 #include "core/replay/object_lines.hpp"
 #include "tests/cpp/reference_replay.hpp"
@@ -90,7 +91,8 @@ class PlainNode {
         : program_(program),
           ranks_(ranks),
           frames_(place_by_kernel(bare(), small_order)->open({ranks, 0, 0}), ranks),
-          caches_(model.caches) {
+          caches_(model.caches),
+          host_(model.host_page, place_by_kernel(bare(), small_order)->frames()) {
         phases_.resize(program.phases());
         for (NodePhase& phase : phases_) {
             phase.stretches.emplace_back().drams.resize(model.drams.size());
@@ -130,7 +132,8 @@ class PlainNode {
                 now_ = op.page;
                 break;
             case OpKind::map_write:
-                frames_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t frame) {
+                frames_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t of_guest) {
+                    const std::uint32_t frame = host_.frame(of_guest);
                     phase.cleared += 64;
                     // Into frames that are in no cache, where DRAM is not looked at: only counted.
                     const bool fresh = !owners_.contains(frame);
@@ -158,11 +161,12 @@ class PlainNode {
                 for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
                     if (op.kind() != OpKind::write_back && !tlbs_.empty())
                         translate(core(rank), rank, address,
-                                  op.kind() == OpKind::touch ? 1u : std::popcount(op.lines));
+                                  op.kind() == OpKind::touch ? 1u : std::popcount(op.lines),
+                                  *frames_.find(op.page, rank));
                 }
                 if (op.kind() == OpKind::touch) break;
                 for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-                    const std::uint32_t frame = *frames_.find(op.page, rank);
+                    const std::uint32_t frame = host_.frame(*frames_.find(op.page, rank));
                     owners_[frame] = op.object;
                     for (unsigned line = 0; line < 64; ++line) {
                         if ((op.lines >> line & 1) == 0) continue;
@@ -177,7 +181,7 @@ class PlainNode {
             case OpKind::map_read:
                 if (op.lines == 0 || before) break;
                 frames_.map_read(op.page, op.lines);
-                owners_.try_emplace(*frames_.find(op.page, 0), 0);
+                owners_.try_emplace(host_.frame(*frames_.find(op.page, 0)), 0);
                 map_in_tables(address);
                 break;
             case OpKind::skip:
@@ -190,16 +194,27 @@ class PlainNode {
         }
         phase.stretches[0].lines = phase.lines;
     }
-    void translate(std::uint32_t core, std::uint32_t rank, VirtualAddress address, unsigned times) {
+    void translate(std::uint32_t core, std::uint32_t rank, VirtualAddress address, unsigned times,
+                   std::uint32_t frame) {
         for (unsigned i = 0; i < times; ++i) {
             const std::uint64_t addresses[] = {address.raw()};
             const PageSize sizes[] = {PageSize::small};
             tlbs_[core].translate(addresses, sizes, tables_[rank], phases_[now_].stretches[0].tlb,
                                   reads_);
-            for (const std::uint64_t entry : reads_.entries)
-                use(static_cast<std::uint32_t>(entry / page_bytes), entry / 64 % 64, core,
-                    AccessKind::read);
+            for (std::size_t step = 0; step < reads_.entries.size(); ++step) {
+                const std::uint64_t entry = reads_.entries[step];
+                const auto table = static_cast<std::uint32_t>(entry / page_bytes);
+                if (step > 0) use_of_host(table, core);
+                use(host_.frame(table), entry / 64 % 64, core, AccessKind::read);
+            }
+            if (!reads_.entries.empty()) use_of_host(frame, core);
         }
+    }
+    void use_of_host(std::uint32_t of_guest, std::uint32_t core) {
+        if (!host_) return;
+        ++phases_[now_].stretches[0].tlb.walks[0][0];
+        const std::uint64_t line = host_.entry(of_guest) / 64;
+        use(static_cast<std::uint32_t>(line / 64), line % 64, core, AccessKind::read);
     }
     void use(std::uint32_t frame, std::uint64_t line, std::uint32_t core, AccessKind kind) {
         lines_.push_back({std::uint64_t{frame} * 64 + line, core, kind});
@@ -245,6 +260,7 @@ class PlainNode {
     std::uint32_t ranks_;
     reference::JobFrames frames_;
     CacheHierarchy caches_;
+    HostMemory host_;
     std::vector<Tlb> tlbs_;
     std::vector<PageTables> tables_;
     std::vector<Dram> drams_;
@@ -347,6 +363,80 @@ TEST_CASE("a node's replay equals its components run line by line") {
     CHECK(conflicts > 0);
     CHECK(evictions > 0);
     CHECK(walks > 0);
+}
+
+TEST_CASE("walks of a guest read the entries of its host too") {
+    const ListedProgram program = some_program(12, 2, 400);
+    const auto asked = [](const NodeCounters& found) {
+        std::uint64_t lines = 0;
+        for (const NodePhase& phase : found.phases)
+            lines +=
+                counted(phase, 0).caches[static_cast<std::size_t>(CacheCounter::l2_references)];
+        return lines;
+    };
+    std::vector<std::uint64_t> lines;
+    for (const auto host : {std::optional<PageSize>(), std::optional(PageSize::small),
+                            std::optional(PageSize::large)}) {
+        NodeModel model = small_node(4);
+        model.tlb = small_tlb();
+        model.host_page = host;
+        const auto placement = place_by_kernel(bare(), small_order);
+        const NodeCounters fast = replay_node(program, *placement, model, {2, {}}, run_on);
+        check_equal(fast.phases, PlainNode(program, model, 2).phases());
+        lines.push_back(asked(fast));
+    }
+    CHECK(lines[1] > lines[0]);
+    CHECK(lines[2] == lines[1]);
+}
+
+TEST_CASE("a host has each frame of a guest in another place, by whole pages of its own") {
+    constexpr std::uint32_t frames = 5 * 512 + 7;
+    for (const PageSize page : {PageSize::small, PageSize::large}) {
+        const HostMemory host(page, frames);
+        std::vector<bool> taken(frames);
+        std::uint32_t moved = 0;
+        for (std::uint32_t frame = 0; frame < frames; ++frame) {
+            const std::uint32_t place = host.frame(frame);
+            REQUIRE(place < frames);
+            CHECK(!taken[place]);
+            taken[place] = true;
+            moved += place != frame;
+            if (page == PageSize::large) CHECK(place % 512 == frame % 512);
+        }
+        CHECK(moved > frames / 2);
+        CHECK(host.entry(0) == frames * page_bytes);
+        CHECK(host.entry(513) - host.entry(0) == (page == PageSize::small ? 8u * 513 : 8u));
+        CHECK(host.entry(frames) / page_bytes < frames + host.table_frames());
+    }
+    CHECK(HostMemory({}, frames).frame(77) == 77);
+    CHECK(HostMemory({}, frames).table_frames() == 0);
+}
+
+TEST_CASE("a guest's large pages are translated by the pages of its host") {
+    std::vector<Op> ops;
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t page = 0; page < 512; ++page) {
+        addresses.emplace_back(page);
+        ops.push_back(make_op(OpKind::map_write, page, 0, 1));
+    }
+    for (std::uint32_t i = 0; i < 2000; ++i)
+        ops.push_back(make_op(OpKind::fetch, i * 37 % 512, 1, 1));
+    const ListedProgram program(ops, addresses, 2, 1, 1);
+    using Walks = std::array<std::uint64_t, 2>;  // of small pages, and of large ones
+    const auto walks = [&](std::optional<PageSize> host, unsigned order) {
+        NodeModel model = small_node(1);
+        model.tlb = small_tlb();
+        model.host_page = host;
+        const auto placement = place_by_kernel(bare(), order);
+        const auto found = replay_node(program, *placement, model, {1, {}}, run_on);
+        const auto completed = counted(found.phases[0], 0).tlb.walks_completed();
+        return Walks{completed[0], completed[1]};
+    };
+    CHECK(walks({}, small_order) == Walks{2000, 0});
+    CHECK(walks({}, huge_order) == Walks{0, 1});
+    // The first miss reads three of the host's entries: of two tables and of the page.
+    CHECK(walks(PageSize::large, huge_order) == Walks{0, 1 + 3});
+    CHECK(walks(PageSize::small, huge_order) == Walks{2000 + 2, 0});
 }
 
 TEST_CASE("machines replayed in one pass count as each does alone") {

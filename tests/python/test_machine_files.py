@@ -341,6 +341,11 @@ def test_the_file_for_fuzzing_has_every_section() -> None:
     ("pattern", "new", "said"),
     [
         (r'"96 GiB"', '"200 GiB"', "ddr.size of 200 GiB is more than the 96 GiB that the map"),
+        (
+            r"\[page_walk\]\n",
+            '[page_walk]\nhost_page = { value = "4 KiB", assumed = "tried" }\n',
+            "page_walk.host_page and [dram] cannot stand together",
+        ),
         (r"\[page_walk\]\n(.+\n)+", "", "[[tlb]] and [page_walk] belong together"),
         (r"(?<=\[l3\]\n)((?:.+\n)*?)hash = .*\n", r"\1", "l3.hash and snoop_filter.hash must be the same"),
         (r'(?<=level = \{value = )1', "2", "tlb"),

@@ -14,7 +14,7 @@ from pagelens.measure import of_machine, session
 from pagelens.measure.branches import mispredict_section
 from pagelens.measure.of_machine import usable_ways
 from pagelens.measure.path_widths import path_widths
-from pagelens.measure.tlb import chased_pages, usable_arrays, walk_section
+from pagelens.measure.tlb import chased_pages, host_section, usable_arrays, walk_section
 from pagelens.reproduce.programs.one_core import KERNELS, Core
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -134,6 +134,14 @@ def test_a_walk_costs_what_a_chase_takes_less_on_large_pages() -> None:
     found = walk_section([(FULL, 10.0), (2 * FULL, 20.0)], 3.7e9)
     assert found["page_walk"]["walk_cycles"].value == 74
     assert walk_section([(2 * FULL, -0.4)], 3.7e9) == {}
+
+
+def test_large_pages_that_need_walks_lie_on_small_pages_of_a_host() -> None:
+    points = [(FULL, 4.0), (2 * FULL, 7.7)]
+    found = host_section(points, on_large=14.0, in_l2=5.6)
+    assert found["page_walk"]["host_page"].value == "4 KiB"
+    assert host_section(points, on_large=8.0, in_l2=5.6) == {}
+    assert host_section([(2 * FULL, -0.4)], on_large=14.0, in_l2=5.6) == {}
 
 
 @pytest.mark.parametrize(
