@@ -74,15 +74,15 @@ def test_a_machine_is_drawn() -> None:
 
 def test_a_placement_rule_written_in_python(tmp_path: Path) -> None:
     """Frames in a row have no conflicts; frames a cache apart have nothing else. Rules are never reread."""
-    step = 1
+    apart = 1
 
     def rule(machine: pl.Machine, node: object, state: object) -> _core.Placement:
-        pages = np.arange(machine.frames, dtype=np.uint64)
-        return _core.place_as_given((pages * step % machine.frames).astype(np.uint32), machine.frames, 0)
+        frames = np.arange(machine.frames, dtype=np.uint32).reshape(apart, -1)
+        return _core.place_as_given(np.ascontiguousarray(frames.T).ravel(), machine.frames, 0)
 
     mine = pl.Policy("mine", "frames of my own", rule)
     assert small([mine, "random"]).placements.filter(policy="mine")["conflict_share"].max() == 0
-    step = 1 << 15  # the slots of the cache
+    apart = 8  # as many frames as memory has for a slot of the cache
     assert small([mine], output=tmp_path, nodes=1).placements["conflict_share"].min() > 0.9
     assert not list(tmp_path.glob("**/*.parquet"))
 

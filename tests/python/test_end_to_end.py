@@ -12,13 +12,14 @@ from machine_roles import CACHE_MODE
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
+# What the long ones show is shown by others, too: threads, and regions of a program in C++.
 # The program, its arguments, a phase it marks, and a call site that must be among its objects.
 EXAMPLES = [
     ("triad", ["2", "2"], "triad", "array (triad.c"),
-    ("triad-omp", ["2", "2"], "triad", "array (triad.c"),
+    pytest.param("triad-omp", ["2", "2"], "triad", "array (triad.c", marks=pytest.mark.long),
     ("cg", ["12"], "solve", "generate (cg.cpp"),
     ("fe", ["16"], "assembly", "structure (fe.cpp"),
-    ("hydro", ["10", "3"], "steps", "advance (hydro.cpp"),
+    pytest.param("hydro", ["10", "3"], "steps", "advance (hydro.cpp", marks=pytest.mark.long),
     ("heat", ["200", "3"], "steps", "MAIN__ (heat.f90"),
 ]
 

@@ -315,7 +315,7 @@ def test_one_rank_reports_for_all(
     assert "--timed: runs one process, not the ranks of a job" in refused.stderr
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_rank_that_is_killed_is_said_and_left_out(
     folder: Path,
     built: Callable[..., Path],

@@ -26,7 +26,9 @@ MIB = 1 << 20
 Pagelens = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.mark.parametrize("version", ["6.1", "6.12"])
+@pytest.mark.parametrize(
+    "version", [pytest.param("6.1", marks=pytest.mark.long), "6.12"]
+)  # most tests take 6.1
 def test_programs_run_in_a_guest_of_either_kernel(version: str) -> None:
     content = os.urandom(5000)
     with Guest(kernel=version, memory="512MiB", files={"/lab/given": content}) as guest:

@@ -35,8 +35,9 @@ def test_what_is_measured_takes_the_place_of_what_is_assumed(
     """Each speed is measured once, in less memory than it would take for good figures."""
     monkeypatch.setattr(of_machine, "REPEATS", 1)
     monkeypatch.setattr(session, "last_level_bytes", lambda cpus, machine: 16 << 20)
-    monkeypatch.setattr(of_machine, "_MOST_BYTES", of_machine._LEAST_BYTES)
-    monkeypatch.setattr(of_machine, "_SHARES_OF_L3", of_machine._SHARES_OF_L3[:2])
+    for bound in ("_LEAST_BYTES", "_MOST_BYTES"):
+        monkeypatch.setattr(of_machine, bound, 24 << 20)
+    monkeypatch.setattr(of_machine, "_SHARES_OF_L3", (1 / 32, 1 / 16))
     before = choose_machine(None)
     assert "detect --measure" in before.note
     assert in_process("machines", "detect", "--measure").returncode == 0

@@ -122,8 +122,8 @@ CASES = (
     # The same 1 MiB apart, on a map with exclusive ors: bit 20 is only the row's. If they took turns, lines
     # between the caches of one core would take nearly as long.
     Case("row conflicts", AT_ONCE, "contiguous",
-         "volatile char* a = reserve(8 * MIB); touch(a, 8 * MIB);",
-         "for (long from = 0; from < 8 * MIB; from += 2 * MIB)"
+         "volatile char* a = reserve(4 * MIB); touch(a, 4 * MIB);",
+         "for (long from = 0; from < 4 * MIB; from += 2 * MIB)"
          " for (long at = from; at < from + MIB; at += 64) { a[at]; a[at + MIB]; }"),
     # Behind a memory-side cache: pages that are touched for the first time, those of each copy in rows of the
     # same banks. (Only what is used for the first time misses without any other mechanism.)

@@ -30,7 +30,7 @@ MACHINES = [
 
 def simulation(machine: str, policy: str = "random") -> tuple[Simulation, Placement]:
     taken = load_machine(machine)
-    found = Simulation(declared("stream-triad", 24 * MIB, 2), taken, ranks=1, seed=3)
+    found = Simulation(declared("stream-triad", 12 * MIB, 2), taken, ranks=1, seed=3)
     return found, found.place(policies[policy], Node(taken, 3, 0))
 
 
