@@ -108,28 +108,28 @@ ExecRequest exec_request(const SystemCall& call, std::uint64_t guest_base,
 }
 
 void exec_traced(const ExecRequest& request, const Options& given) {
-    Options options = given;
-    options.output = options.child_output;
-    options.function_file.clear();  // the function is the first program's
-    ++options.program;
+    Options next = given;
+    next.output = next.child_output;
+    next.function_file.clear();  // the function is the first program's
+    ++next.program;
 
     std::vector<std::string> environment;
-    std::string preloaded = options.hooks;  // also where the program clears its environment
+    std::string preloaded = next.hooks;  // also where the program clears next environment
     for (char* const* variable = request.environment; variable != nullptr && *variable != nullptr;
          ++variable) {
         const std::string_view text = *variable;
         if (!text.starts_with(preload)) {
             environment.emplace_back(text);
         } else if (const std::string_view theirs = text.substr(preload.size());
-                   theirs.find(options.hooks) != theirs.npos) {
+                   theirs.find(next.hooks) != theirs.npos) {
             preloaded = theirs;
         } else if (!theirs.empty()) {
             preloaded.append(":").append(theirs);
         }
     }
-    std::vector<std::string> words{options.qemu, "-plugin", plugin_argument(options), "-E",
+    std::vector<std::string> words{next.qemu, "-plugin", plugin_argument(next), "-E",
                                    std::string(preload) + preloaded};
-    environment.push_back(std::string(preload) + options.plugin);
+    environment.push_back(std::string(preload) + next.plugin);
     char* const* argument = request.arguments;
     if (request.interpreter.empty()) {
         if (argument != nullptr && *argument != nullptr)
@@ -147,7 +147,7 @@ void exec_traced(const ExecRequest& request, const Options& given) {
     for (std::string& variable : environment) envp.push_back(variable.data());
     argv.push_back(nullptr);
     envp.push_back(nullptr);
-    ::execve(options.qemu.c_str(), argv.data(), envp.data());
+    ::execve(next.qemu.c_str(), argv.data(), envp.data());
 }
 
 }  // namespace pagelens
