@@ -29,10 +29,21 @@ static struct {
     char* memory;       /* of the one who has the place; stays for the next one */
 } places[MOST_STREAMS];
 
-int stream_place(const FILE* stream) {
+static int place_of(const FILE* stream) {
     for (int i = 0; buffer_bytes > 0 && i < MOST_STREAMS; i++)
         if (__atomic_load_n(&places[i].stream, __ATOMIC_ACQUIRE) == stream) return i;
     return -1;
+}
+
+/* While fclose runs, another thread may open a stream that gets the memory of this FILE. It must
+ * not find this place, whose buffer would be a third one's soon. So the place has no stream then.
+ */
+int stream_place_closing(const FILE* stream) {
+    static char nobody;
+    const int place = place_of(stream);
+    if (place >= 0)
+        __atomic_store_n(&places[place].stream, (const FILE*)(void*)&nobody, __ATOMIC_RELEASE);
+    return place;
 }
 
 void stream_place_free(int place) {
@@ -41,7 +52,7 @@ void stream_place_free(int place) {
 
 /* A stream that was reopened still has its place, and so may one whose FILE was another's. */
 static int take_place(const FILE* stream) {
-    const int before = stream_place(stream);
+    const int before = place_of(stream);
     if (before >= 0) return before;
     for (int i = 0; i < MOST_STREAMS; i++) {
         const FILE* expected = NULL;

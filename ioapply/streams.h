@@ -11,9 +11,9 @@ void streams_begin(void);
 /* A stream was opened, and nothing has been done with it. It may be NULL. */
 void stream_opened(FILE* stream);
 
-/* Return the place of a stream's buffer, and let other streams have it once the stream is closed.
- */
-int stream_place(const FILE* stream);
+/* Return the place of a stream's buffer before the stream is closed, and let other streams have it
+ * once that is done. */
+int stream_place_closing(const FILE* stream);
 void stream_place_free(int place);
 
 #endif

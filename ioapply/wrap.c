@@ -71,7 +71,7 @@ static void stream_closed(FILE* stream) {
 EXPORT int fclose(FILE* stream) {
     resolved_first();
     stream_closed(stream);
-    const int place = stream_place(stream);
+    const int place = stream_place_closing(stream);
     const int result = real.fclose(stream); /* writes what is in the buffer */
     stream_place_free(place);
     return result;

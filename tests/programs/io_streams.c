@@ -141,6 +141,30 @@ static void many(void) {
     }
 }
 
+/* While a stream is closed, another thread may open one that gets its memory. Here free does so. */
+static const void* in_closing;
+static FILE* opened_meanwhile;
+
+void __libc_free(void*);
+void free(void* memory) {
+    __libc_free(memory);
+    if (memory == NULL || memory != in_closing) return;
+    in_closing = NULL;
+    opened_meanwhile = fopen(other_path, "w");
+}
+
+static void meanwhile(void) {
+    FILE* first = fopen(path, "w");
+    in_closing = first;
+    fclose(first);
+    told("same memory", opened_meanwhile == first);
+    fputs("second", opened_meanwhile);
+    FILE* third = fopen(path, "w");
+    fputs("third", third);
+    told("close", fclose(third));
+    told("close", fclose(opened_meanwhile));
+}
+
 static void* lines_of(void* stream) {
     lines_to(stream, 'z');
     return NULL;
@@ -216,6 +240,7 @@ int main(int count, char** words) {
                 {"own_buffers", own_buffers},
                 {"reopens", reopens},
                 {"many", many},
+                {"meanwhile", meanwhile},
                 {"threads", threads},
                 {"wide", wide},
                 {"mapped", mapped},

@@ -14,8 +14,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 BUFFERS = Advice(None, buffer=256 << 10)
 WAYS = (
-    "plain", "exits", "appends", "updates", "killed", "forks", "own_buffers", "reopens", "many", "threads",
-    "wide", "mapped", "limited", "to_stdout",
+    "plain", "exits", "appends", "updates", "killed", "forks", "own_buffers", "reopens", "many", "meanwhile",
+    "threads", "wide", "mapped", "limited", "to_stdout",
 )  # fmt: skip
 
 
