@@ -18,6 +18,7 @@ from pagelens.units import format_binary_size
 REQUESTS = (64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)  # bytes that requests are merged to
 _STREAM_BUFFERS = (64 << 10, 256 << 10, 1 << 20)  # bytes; a crash loses what is in them
 _FEWEST_MERGED = 2
+_STDERR = 2
 _AS_GOOD = 1.02  # times the least time: a larger buffer is not worth that
 
 
@@ -55,10 +56,11 @@ def larger_buffers(
 ) -> Option | None:
     """Let stdio write its streams in larger requests, as `pagelens io run --buffer` does.
 
-    stdio copies each byte into its buffer at any size, so there is no other copy.
+    stdio copies each byte into its buffer at any size, so there is no other copy. stderr has no buffer.
     """
     total, count = _run_totals(frame)
     writes = frame["path"].is_in([paths.WRITE, paths.OVERWRITE]) & (frame["flags"] & IN_STDIO != 0)
+    writes &= frame["descriptor"] != _STDERR
     where = (writes & ~frame["append"] & ~frame["synchronous"]).to_numpy() & (count >= _FEWEST_MERGED)
     found: list[tuple[float, int, Cost]] = []
     for request in of_bytes:

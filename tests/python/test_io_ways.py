@@ -94,6 +94,7 @@ def test_larger_buffers_of_stdio_merge_its_writes_without_another_copy() -> None
     for others in (
         [transfer("write", at * PAGE) for at in range(256)],
         [{**of, "append": True} for of in inside],
+        [{**of, "descriptor": 2} for of in inside],  # dd reports to stderr
         [{**of, "synchronous": True} for of in inside],
         [transfer("read", at * PAGE, flags=IN_STDIO) for at in range(256)],
     ):
