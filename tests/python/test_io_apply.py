@@ -241,6 +241,13 @@ def test_a_comparison_ends_in_plain_words(cpu_s: float, wall_s: float, said: str
     assert doubt == (abs(wall_s - 1) > 0.05)
 
 
+def test_the_model_saves_no_more_than_the_program_took() -> None:
+    """It said 975 ms of 870: the model counted waits for the storage that there were not."""
+    found = Compared(0.242, 0.87, 0.129, 0.903, 1, 0, (), ())
+    lines = list(render_comparison(found, (0.232, 0.975), DIRECT, 3))
+    assert any(line.split()[-4:] == ["232", "ms", "870", "ms"] for line in lines)
+
+
 def test_the_files_of_a_comparison_are_those_that_were_written(tmp_path: Path) -> None:
     builder = RecordingBuilder(Header(source="recorder", command=["app"]), [])
     for number, name in enumerate(("read", "written", "gone")):
