@@ -135,14 +135,16 @@ void register_job(nb::module_& m) {
             [](Process* process, std::shared_ptr<const Program> program,
                std::vector<std::uint16_t> objects, std::vector<std::uint32_t> phases,
                std::vector<std::uint32_t> files, std::vector<std::uint32_t> places,
-               std::vector<std::uint32_t> first_turns) {
+               std::vector<std::uint32_t> first_turns, std::uint32_t first_round) {
                 new (process) Process{std::move(program),
                                       std::move(objects),
                                       std::move(phases),
                                       std::move(files),
-                                      {std::move(places), std::move(first_turns)}};
+                                      {std::move(places), std::move(first_turns)},
+                                      first_round};
             },
             "program"_a, "objects"_a, "phases"_a, "files"_a, "places"_a, "first_turns"_a,
+            "first_round"_a,
             "places, first_turns: as KnownPlaces has them (core/accesses/meeting_places.hpp).");
     m.def(
         "job_of",
@@ -165,7 +167,8 @@ void register_rank_paths(nb::module_& m) {
             [](RankSegments* segments, const Input<std::uint32_t>& rounds,
                const Input<std::uint64_t>& meetings, const Input<double>& instructions,
                const Input<double>& lines, std::vector<std::uint32_t> places,
-               std::vector<std::uint32_t> first_turns) {
+               std::vector<std::uint32_t> first_turns, std::uint32_t known_from,
+               std::uint32_t known_to) {
                 const auto list = [](const auto& of) {
                     const auto span = span_of(of);
                     return std::vector(span.begin(), span.end());
@@ -174,9 +177,12 @@ void register_rank_paths(nb::module_& m) {
                                             list(meetings),
                                             list(instructions),
                                             list(lines),
-                                            {std::move(places), std::move(first_turns)}};
+                                            {std::move(places), std::move(first_turns)},
+                                            known_from,
+                                            known_to};
             },
-            "rounds"_a, "meetings"_a, "instructions"_a, "lines"_a, "places"_a, "first_turns"_a);
+            "rounds"_a, "meetings"_a, "instructions"_a, "lines"_a, "places"_a, "first_turns"_a,
+            "known_from"_a, "known_to"_a);
     nb::class_<RankPaths>(m, "RankPaths", "Paths through the segments of all ranks.")
         .def(
             "__init__",
@@ -415,7 +421,7 @@ void register_recorder(nb::module_& m) {
              "offset"_a, Released())
         .def("phase", &TraceRecorder::phase, "thread"_a, "name"_a, Released())
         .def("sync", &TraceRecorder::sync, "thread"_a, Released())
-        .def("wait", &TraceRecorder::wait, "thread"_a, "processes"_a, Released())
+        .def("wait", &TraceRecorder::wait, "thread"_a, "processes"_a, "before"_a, Released())
         .def("go_on", &TraceRecorder::go_on, "thread"_a, Released())
         .def("meet", &TraceRecorder::meet, "thread"_a, "place"_a, "turn"_a, "comes"_a, "waits"_a,
              "sends"_a, Released())

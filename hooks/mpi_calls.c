@@ -153,14 +153,14 @@ static uint64_t ranks_of(enum mpi_language language, long communicator, const vo
     return ranks > 0 ? (uint64_t)ranks : 0;
 }
 
-static void tell(enum pagelens_kind kind, uint64_t ranks) {
-    struct pagelens_record record = {kind, ranks, 0};
+static void tell(enum pagelens_kind kind) {
+    struct pagelens_record record = {kind, 0, 0};
     pagelens_ring(&record);
 }
 
 static void end_wait(void) {
     outermost = NULL;
-    tell(PAGELENS_WAIT_END, 0);
+    tell(PAGELENS_WAIT_END);
 }
 
 /* Only one thread at a time knows what the rank has sent, received and asked for. */
@@ -175,13 +175,21 @@ static void take_role(struct mpi_call* call, void (*part)(struct mpi_call*)) {
     errno = saved_errno;
 }
 
+/* Tells that so many ranks meet, which are all. */
+static void tell_meeting(uint64_t ranks) {
+    static atomic_uint meetings;
+    struct pagelens_record record = {PAGELENS_WAIT_BEGIN, ranks, 0};
+    if (ranks > 1) record.size = atomic_fetch_add(&meetings, 1);
+    pagelens_ring(&record);
+}
+
 /* Tells that all ranks of the communicator meet. */
 static void meet(struct mpi_call* call) {
     const long communicator = call->arguments[call->first];
     if (call->library == NULL)
-        tell(PAGELENS_WAIT_BEGIN, ranks_of(call->language, communicator, call->from));
+        tell_meeting(ranks_of(call->language, communicator, call->from));
     else if (mpi_all_ranks(call, communicator))
-        tell(PAGELENS_WAIT_BEGIN, mpi_all_ranks(call, communicator));
+        tell_meeting(mpi_all_ranks(call, communicator));
     else
         mpi_meets.before(call);
 }
@@ -217,7 +225,7 @@ static long call(const char* name, enum mpi_language language, const struct mpi_
     }
     const bool is_outermost = outermost == NULL;
     if (is_outermost) outermost = frame;
-    if (is_outermost) tell(PAGELENS_WAIT_BEGIN, 0); /* what is done here is no work either */
+    if (is_outermost) tell(PAGELENS_WAIT_BEGIN); /* what is done here is no work either */
     mpi_function* const next = as_function(next_function(name, from, wrapper));
     const void* const outer = enter_function(CODE(next));
     long result = -1; /* if the program found a function by name that no library has */

@@ -33,7 +33,8 @@ enum pagelens_kind {
     PAGELENS_REGION_BEGIN = 3, /* `address` points to a name of `size` bytes */
     PAGELENS_REGION_END = 4,   /* as for the begin */
     /* The thread begins to wait for other processes. Where all of those that are in one call meet,
-     * `address` is how many they are, otherwise 0. */
+     * `address` is how many they are, and `size` how many such meetings the process had before.
+     * Otherwise both are 0. */
     PAGELENS_WAIT_BEGIN = 5,
     PAGELENS_WAIT_END = 6, /* it goes on */
     /* `address` points to a meeting of `size` bytes, of a thread that waits */

@@ -73,7 +73,10 @@ void Tracer::doorbell(Vcpu& vcpu, const pagelens_record& record) {
             break;
         }
         case PAGELENS_WAIT_BEGIN:
-            begin_wait(vcpu, record.address);
+            begin_wait(vcpu,
+                       record.address > 1
+                           ? packed_of_all(static_cast<std::uint32_t>(record.address), record.size)
+                           : 0);
             break;
         case PAGELENS_MEETING: {
             const ToldMeeting told = told_meeting(space_.guest_base, record);

@@ -32,8 +32,8 @@ enum class EventKind : std::uint8_t {
     map_file,  // pages [address, +count) show a file: page-cache pages `extra`, `extra` + 1, ...
     // order
     wait,  // at the thread's instruction count `count` it begins to wait for other processes, or
-           // goes on: `extra` is a number of WaitKind, or how many processes meet here (2 or more),
-           // or a packed Meeting of some processes (meeting.hpp)
+           // goes on: `extra` is a number of WaitKind, or says that all processes meet here (2 or
+           // more), or is a packed Meeting of some (meeting.hpp)
     // pages, as above
     advise,  // the program asks for large pages for [address, +count) (MADV_HUGEPAGE) if `extra` is
              // 1, and for small ones (MADV_NOHUGEPAGE) if it is 0

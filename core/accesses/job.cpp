@@ -204,7 +204,8 @@ class Job::Merged final : public Cursor {
         : job_(job), sources_(job.members_.size()), places_(*job.places_) {
         for (std::size_t m = 0; m < sources_.size(); ++m) {
             sources_[m].cursor = job.members_[m].process.program->open();
-            running_.push_back(m);  // with a clock of 0; ascending numbers are a heap
+            // With a clock of 0; ascending numbers are a heap.
+            (job.members_[m].process.first_round == 0 ? running_ : waiting_).push_back(m);
         }
     }
 
@@ -257,7 +258,7 @@ class Job::Merged final : public Cursor {
             }
         } else if (op.kind() == OpKind::meet) {
             if (is_of_some(op.lines)) return meet_some(m, unpacked(op.lines));
-            if (job_.meeting_ != 0 && op.lines == job_.meeting_) return wait(m);
+            if (job_.meeting_ != 0 && processes_of(op.lines) == job_.meeting_) return wait(m);
         } else {
             emit(op, job_.members_[m]);
         }
@@ -296,9 +297,13 @@ class Job::Merged final : public Cursor {
     void meet() {
         if (next_phase_ != none) batch_.push_back(make_op(OpKind::phase, next_phase_, 0));
         next_phase_ = none;
+        ++round_;
         std::ranges::sort(waiting_);
-        running_.swap(waiting_);
-        waiting_.clear();
+        std::erase_if(waiting_, [&](std::uint64_t m) {
+            if (job_.members_[m].process.first_round > round_) return false;
+            running_.push_back(m);
+            return true;
+        });
     }
 
     void emit(Op op, const Member& member) {
@@ -331,6 +336,7 @@ class Job::Merged final : public Cursor {
     // A heap of clocks, the least first: lines moved since the last meeting, and the process.
     std::vector<std::uint64_t> running_;
     std::vector<std::uint64_t> waiting_;  // processes, for all others
+    std::uint32_t round_ = 0;             // how often all have met
     MeetingPlaces places_;
     std::vector<std::uint64_t> waits_since_;  // [process] lines, while it waits at a place
     std::uint32_t next_phase_ = none;         // that begins when all have come

@@ -20,7 +20,8 @@ struct Process {
     std::vector<std::uint32_t> phases;   // [phase]
     // [index of a page of the page cache] Processes that read the same file have the same pages.
     std::vector<std::uint32_t> files;
-    KnownPlaces places{};  // where it meets some of the others
+    KnownPlaces places{};           // where it meets some of the others
+    std::uint32_t first_round = 0;  // it begins when all others have met so often
 };
 
 // Between two meetings, the process that has moved the fewest lines goes on, so equal processes run

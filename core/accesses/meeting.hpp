@@ -21,7 +21,15 @@ struct Meeting {
 
 inline constexpr std::uint32_t turns_limit = 1u << 28;
 
-// A number that no count of processes has.
+// All processes of a job meet: how many they are, and how many such meetings this one had before.
+constexpr std::uint64_t packed_of_all(std::uint32_t processes, std::uint64_t before) {
+    return (before & (turns_limit - 1)) << 32 | processes;
+}
+constexpr std::uint32_t processes_of(std::uint64_t meeting) {
+    return static_cast<std::uint32_t>(meeting);
+}
+
+// A number that no meeting of all processes has.
 constexpr std::uint64_t packed(const Meeting& meeting) {
     return std::uint64_t{1} << 63 | std::uint64_t{meeting.waits} << 62 |
            std::uint64_t{meeting.comes} << 61 | std::uint64_t{meeting.sends} << 60 |

@@ -34,6 +34,9 @@ class RankPaths::Builder {
                     go_on(rank);
                 }
             }
+            for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
+                if (round_ < ranks_[rank].known_from || round_ >= ranks_[rank].known_to)
+                    add({StepKind::is_unknown, rank});
             add({StepKind::end_round, 0});
         }
     }
@@ -131,6 +134,7 @@ RankPaths::RankPaths(std::span<const RankSegments> ranks, std::span<const std::u
 template <class Wait>
 RankPaths::Path RankPaths::follow(std::uint32_t phase, double a, double b, const Wait& wait) const {
     std::vector<Path> at(std::max(ranks_, 1u)), comings(comings_);
+    std::vector<bool> is_unknown(at.size());  // whether the rank waits at the end of the round
     const auto latest = [&](Path& path, const Path& other) {
         if (other.time <= path.time) return;
         wait(path.rank, other.rank, other.time - path.time);
@@ -154,9 +158,19 @@ RankPaths::Path RankPaths::follow(std::uint32_t phase, double a, double b, const
             case StepKind::wait:
                 latest(at[step.rank], comings[step.coming]);
                 break;
+            case StepKind::is_unknown:
+                is_unknown[step.rank] = true;
+                break;
             case StepKind::end_round: {
                 const Path last = *std::ranges::max_element(at, {}, &Path::time);
-                for (Path& path : at) latest(path, last);
+                for (Path& path : at) {
+                    const std::uint32_t rank = path.rank;
+                    if (is_unknown[rank])
+                        path = {last.time, last.instructions, last.lines, rank};
+                    else
+                        latest(path, last);
+                    is_unknown[rank] = false;
+                }
                 break;
             }
         }

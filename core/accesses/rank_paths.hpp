@@ -20,6 +20,9 @@ struct RankSegments {
                                               // orders nothing here
     std::vector<double> instructions, lines;  // in any unit
     KnownPlaces places;
+    // The rounds in which it is known whether the rank waits. In others its trace has not begun, or
+    // has ended early.
+    std::uint32_t known_from = 0, known_to = ~0u;
 };
 
 class RankPaths {
@@ -41,7 +44,7 @@ class RankPaths {
 
   private:
     class Builder;
-    enum class StepKind : std::uint8_t { work, come, wait, end_round };
+    enum class StepKind : std::uint8_t { work, come, wait, is_unknown, end_round };
     struct Step {
         StepKind kind;
         std::uint32_t rank;

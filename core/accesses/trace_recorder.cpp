@@ -259,12 +259,12 @@ void TraceRecorder::sync(std::uint32_t id) {
     thread.put(Event{EventKind::sync, 0, thread.instructions, ++syncs_});
 }
 
-void TraceRecorder::wait(std::uint32_t id, std::uint32_t processes) {
+void TraceRecorder::wait(std::uint32_t id, std::uint32_t processes, std::uint32_t before) {
     const auto locked = lock();
     Thread& thread = this->thread(id);
     const auto no_meeting = static_cast<std::uint64_t>(WaitKind::no_meeting);
     thread.put(Event{EventKind::wait, 0, thread.instructions,
-                     std::max(std::uint64_t{processes}, no_meeting)});
+                     processes > 1 ? packed_of_all(processes, before) : no_meeting});
     thread.waits = true;
 }
 

@@ -73,8 +73,9 @@ class TraceRecorder {
     // Between syncs, threads are merged by their instruction counts.
     void sync(std::uint32_t thread);
     // The thread waits for other processes, until go_on(): what it executes there is no work. If
-    // none of so many processes goes on before all have come, they meet; otherwise it is 0.
-    void wait(std::uint32_t thread, std::uint32_t processes);
+    // none of so many processes goes on before all have come, they meet; otherwise it is 0. The
+    // process has met them so often before.
+    void wait(std::uint32_t thread, std::uint32_t processes, std::uint32_t before = 0);
     void go_on(std::uint32_t thread);
     // While it waits: the process comes to the place of that name, or waits there for all others
     // that come, or both. Turns count from 0 on. Whether it waits as a sender: meeting.hpp.

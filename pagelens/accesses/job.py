@@ -18,7 +18,7 @@ import numpy as np
 from pagelens import _core
 from pagelens._core import Program, RankPaths
 from pagelens.accesses.rank_binding import binding_notes, parse_binding
-from pagelens.accesses.rank_meetings import NOWHERE, united_places, waits
+from pagelens.accesses.rank_meetings import NOWHERE, ends_before_others, united_places, waits
 from pagelens.accesses.rank_rounds import Floats, JobRounds, common_rounds, waiting_paths
 from pagelens.accesses.sampled_code import SPACE_PAGE_BITS, SampledCode, decode_samples
 from pagelens.accesses.trace import TraceWorkload
@@ -82,6 +82,11 @@ class JobWorkload(Workload):
         self._places = united_places(
             [(parts[1], trace.trace.places) for parts, trace in zip(self._parts, self.traces, strict=True)]
         )
+        missed = ends_before_others([parts[1] for parts in self._parts], self._places)
+        self._is_cut = [
+            is_missed or trace.trace.damage is not None
+            for is_missed, trace in zip(missed, self.traces, strict=True)
+        ]
         self.objects, self._object_numbers = _united_objects(self.traces)
         self.large_blocks = [page for trace in self.traces for page in trace.large_blocks]
         self.threads = sum(trace.threads for trace in self._of_rank)
@@ -92,7 +97,7 @@ class JobWorkload(Workload):
         fetched = sum(trace.survey.lines_fetched for trace in self._of_rank)
         zero = sum(trace.survey.lines_of_zero_page for trace in self._of_rank)
         self.share_of_zero_page = zero / max(1, fetched)
-        self.warnings = _united_warnings(self.numbers, self.traces)
+        self.warnings = [*self._missing(), *_united_warnings(self.numbers, self.traces)]
         self.statements = self._statements()
 
     @property
@@ -137,9 +142,10 @@ class JobWorkload(Workload):
         copies = np.bincount(np.arange(self.processes) % len(self.traces))
 
         def paths(instructions: Floats, lines: Floats) -> RankPaths:
-            return waiting_paths(self._rounds, self._parts, self._places, threads, instructions, lines)
+            return waiting_paths(self._rounds, self._parts, self._places, threads, instructions, lines, known)
 
-        return JobRounds(self._rounds, len(self.phases), threads, copies, paths)
+        known = self._rounds.known(self._is_cut)
+        return JobRounds(self._rounds, len(self.phases), threads, copies, paths, known)
 
     def waits(self, issue: Floats, stalls: Floats) -> list[RankWait]:
         """Return how long each traced rank waits for others: modelled.
@@ -193,6 +199,7 @@ class JobWorkload(Workload):
                     self._file_numbers[number],
                     of_job,
                     known.first_turns,
+                    self._rounds.first[number],
                 )
             )
         return _core.job_of(every, len(self.objects), len(self.phases), self._rounds.meeting)
@@ -215,6 +222,26 @@ class JobWorkload(Workload):
             else (f"The other {others} are copies of them, in turn.")
         )
         return [f"{traced} {'ranks were' if traced > 1 else 'rank was'} traced. {which}"]
+
+    def _missing(self) -> list[str]:
+        """Say which traces begin after those of other ranks, or end before them."""
+        rounds, last = self._rounds, len(self._rounds.phases) - 1
+        found = []
+        for rank, first, end, is_cut in zip(
+            self.numbers, rounds.first, rounds.last, self._is_cut, strict=True
+        ):
+            if first:
+                found.append(f"rank {rank} begins after {first:,} of {last:,} meetings")
+            if end < last:
+                found.append(f"rank {rank} ends after {end:,} of {last:,} meetings")
+            elif is_cut and len(self.traces) > 1:
+                found.append(f"rank {rank} ends while others still wait for it")
+        if not found:
+            return []
+        return [
+            f"Not all ranks were traced as long: {'; '.join(found)}. What is missing of a rank's work takes "
+            "no time here, and is not counted as waiting."
+        ]
 
     def _statements(self) -> list[str]:
         found = []

@@ -12,8 +12,11 @@ Names = Sequence[tuple[int, str]]
 NOWHERE = (1 << 32) - 1  # core/accesses/meeting_places.hpp
 # Numbers of places that a trace may use. They ascend from 1 on, so others are of a damaged trace.
 MOST_PLACES = 1 << 22
-_OF_SOME, _WAITS, _COMES = (np.uint64(1 << bit) for bit in (63, 62, 61))  # core/accesses/meeting.hpp
+_OF_SOME, _WAITS, _COMES, _SENDS = (
+    np.uint64(1 << bit) for bit in (63, 62, 61, 60)
+)  # core/accesses/meeting.hpp
 _TURNS = np.uint64((1 << 28) - 1)
+_LOW = np.uint64((1 << 32) - 1)
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,37 @@ def of_some(meetings: Packed) -> NDArray[np.bool_]:
     return np.asarray((meetings & _OF_SOME) != 0, dtype=np.bool_)
 
 
-def of_all(meetings: Packed) -> Packed:
-    """Return those that are numbers of processes."""
-    return meetings[~of_some(meetings)]
+def processes_of(meetings: Packed) -> Packed:
+    """Return how many processes meet where all do; 0 elsewhere."""
+    return np.where(of_some(meetings), np.uint64(0), meetings & _LOW)
+
+
+def meetings_before(meetings: Packed) -> NDArray[np.int64]:
+    """Return how often all had met before; traces of older versions do not say so, and have zeros."""
+    return ((meetings >> np.uint64(32)) & _TURNS).astype(np.int64)
+
+
+def ends_before_others(traces: Sequence[Packed], places: Sequence[RankPlaces]) -> list[bool]:
+    """Return for which traces a rank waits there for a turn that its trace does not have any more.
+
+    Waits of senders do not count, because a receive may come to a place without a turn.
+    """
+    last: list[dict[int, int]] = [{} for _ in traces]
+    wanted: dict[int, int] = {}
+    for meetings, known, turns in zip(traces, places, last, strict=True):
+        some = meetings[of_some(meetings)]
+        of_job = np.array(known.of_job, dtype=np.int64)
+        numbers = (some & _LOW).astype(np.int64)
+        numbers = np.where(numbers < len(of_job), of_job[np.minimum(numbers, len(of_job) - 1)], NOWHERE)
+        comes, waits = (some & _COMES) != 0, ((some & _WAITS) != 0) & ((some & _SENDS) == 0)
+        for place, turn, has_come, has_waited in zip(
+            numbers.tolist(), meetings_before(some).tolist(), comes.tolist(), waits.tolist(), strict=True
+        ):
+            if has_come:
+                turns[place] = max(turn, turns.get(place, -1))
+            if has_waited:
+                wanted[place] = max(turn, wanted.get(place, -1))
+    return [any(turn < wanted.get(place, -1) for place, turn in turns.items()) for turns in last]
 
 
 def waits(meetings: Packed) -> int:
@@ -53,8 +84,8 @@ def united_places(traces: Sequence[tuple[Packed, Names]]) -> list[RankPlaces]:
             of_job[number] = index.setdefault(name, len(index))
         first = np.full(len(of_job), NOWHERE, dtype=np.int64)
         came = meetings[of_some(meetings) & ((meetings & _COMES) != 0)]
-        places, turns = (came & np.uint64(0xFFFF_FFFF)).astype(np.int64), (came >> np.uint64(32)) & _TURNS
+        places, turns = (came & _LOW).astype(np.int64), meetings_before(came)
         is_known = places < len(of_job)
-        np.minimum.at(first, places[is_known], turns[is_known].astype(np.int64))
+        np.minimum.at(first, places[is_known], turns[is_known])
         found.append(RankPlaces(of_job.tolist(), first.tolist()))
     return found

@@ -8,19 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens._core import LEFT_OUT, RankPaths, RankSegments
-from pagelens.accesses.rank_meetings import RankPlaces, of_all, of_some
+from pagelens.accesses.rank_meetings import RankPlaces, meetings_before, of_some, processes_of
 from pagelens.machine.rank_load import RankLoad
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.uint64]
-# Of `Survey.rounds`: the phase of each part, what ends it, instructions, lines. A part ends where so many
-# processes meet, or with a packed meeting of some (core/accesses/meeting.hpp).
+# Of `Survey.rounds`: the phase of each part, what ends it, instructions, lines. A part ends where all
+# processes meet, or some of them (core/accesses/meeting.hpp).
 RoundsOfTrace = tuple[NDArray[np.uint32], Counts, Counts, Counts]
 
 # The longest path may be so much longer than the one that is taken, for some costs of lines.
 PATH_TOLERANCE = 1e-4
 
-_MET = -1  # at the end of a round, where the next phase would stand
+Ends = NDArray[np.int64]  # of rounds: the phase that begins, or -1 - how often all had met before
 
 
 @dataclass(frozen=True)
@@ -36,34 +36,83 @@ class CommonRounds:
     # [round] whether ranks wait for some of the others in it
     has_waits: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
+    @property
+    def first(self) -> list[int]:
+        """Return the round in which each trace begins."""
+        return [int(parts[0]) for parts in self.of_parts]
+
+    @property
+    def last(self) -> list[int]:
+        """Return the round in which each trace ends."""
+        return [int(parts[-1]) for parts in self.of_parts]
+
+    def known(self, is_cut: Sequence[bool]) -> list[tuple[int, int]]:
+        """Return the rounds, and the one behind them, in which it is known whether each rank waits.
+
+        Those in which a trace begins late, ends early or is cut have only a part of the rank's work.
+        """
+        count = len(self.phases)
+        return [
+            (first + 1 if first else 0, last if cut or last + 1 < count else count)
+            for first, last, cut in zip(self.first, self.last, is_cut, strict=True)
+        ]
+
 
 def common_rounds(traces: Sequence[tuple[RoundsOfTrace, Sequence[int]]]) -> CommonRounds:
     """Return the rounds of a job. Each trace has rounds of its own, and the job's number of each phase.
 
     All ranks meet where a collective call has the most processes of any, if these are no fewer than the
     traces. They also meet where a phase begins. A rank that ends early keeps nobody waiting. If the ranks
-    come to different phases and meetings, they meet at phases alone, which the caller has compared.
+    come to different phases and meetings, they meet at phases alone, which the caller has compared. A trace
+    may begin late; where, its meetings say.
     """
-    most = max(int(of_all(rounds[1]).max(initial=0)) for rounds, _ in traces)
+    most = max(int(processes_of(rounds[1]).max(initial=0)) for rounds, _ in traces)
     for meeting in [most, 0] if most >= max(2, len(traces)) else [0]:
         cut = [_cut(rounds, phases, meeting) for rounds, phases in traces]
-        longest = max((ends for ends, *_ in cut), key=len)
-        if all(np.array_equal(ends, longest[: len(ends)]) for ends, *_ in cut):
+        aligned = _aligned([ends for ends, *_ in cut])
+        if aligned is not None:
             break
+    longest, begins = aligned or (max((ends for ends, *_ in cut), key=len), [0] * len(cut))
     shape = len(longest) + 1, len(traces)
     instructions, lines = np.zeros(shape), np.zeros(shape)
     has_waits = np.zeros(shape[0], dtype=np.bool_)
+    of_all_parts = []
     for number, (_, of_parts, executed, moved) in enumerate(cut):
-        instructions[: len(executed), number] = executed
-        lines[: len(moved), number] = moved
-        has_waits[of_parts[of_some(traces[number][0][1])]] = True
+        first = begins[number]
+        of_all_parts.append(of_parts + np.uint32(first))
+        instructions[first : first + len(executed), number] = executed
+        lines[first : first + len(moved), number] = moved
+        has_waits[of_all_parts[-1][of_some(traces[number][0][1])]] = True
     # A round that a meeting ends is followed by one of the same phase.
     phases = np.zeros(shape[0], dtype=np.int64)
     for place, end in enumerate(longest.tolist()):
-        phases[place + 1] = phases[place] if end == _MET else end
-    met = int((longest == _MET).sum())
-    of_all_parts = [of_parts for _, of_parts, *_ in cut]
+        phases[place + 1] = phases[place] if end < 0 else end
+    met = int((longest < 0).sum())
     return CommonRounds(meeting, met, phases, instructions, lines, of_all_parts, has_waits)
+
+
+def _aligned(traces: Sequence[Ends]) -> tuple[Ends, list[int]] | None:
+    """Return the ends of the job's rounds, and the round in which each trace begins; None: they differ."""
+
+    def met_first(number: int) -> float:
+        meetings = traces[number][traces[number] < 0]
+        return float(-meetings[0]) if len(meetings) else np.inf
+
+    job: Ends = np.zeros(0, dtype=np.int64)
+    begins = [0] * len(traces)
+    for number in sorted(range(len(traces)), key=met_first):
+        ends = traces[number]
+        if len(job) and np.isfinite(met_first(number)):
+            place = int((ends < 0).argmax())
+            same = np.flatnonzero(job == ends[place])
+            if not len(same) or same[0] < place:
+                return None
+            begins[number] = int(same[0]) - place
+        common = min(len(job) - begins[number], len(ends))
+        if not np.array_equal(job[begins[number] :][:common], ends[:common]):
+            return None
+        job = np.concatenate([job, ends[common:]])
+    return job, begins
 
 
 @dataclass(frozen=True)
@@ -90,6 +139,7 @@ class JobRounds:
     threads: Floats
     copies: NDArray[np.int64]
     paths: Callable[[Floats, Floats], RankPaths] | None = None
+    known: Sequence[tuple[int, int]] | None = None  # `CommonRounds.known`; None: all are
 
     @cached_property
     def _loads(self) -> _Loads:
@@ -130,12 +180,18 @@ class JobRounds:
         """Return how long each rank waits for each other one, given the seconds [phase] of a mean core."""
         of, ranks = self._loads, len(self.threads)
         waited = np.zeros((ranks, ranks))
+        is_known = np.ones(self.rounds.instructions.shape, dtype=np.bool_)
+        for rank, (first, end) in enumerate(self.known or []):
+            is_known[:first, rank] = is_known[end:, rank] = False
         for phase, has_waits in enumerate(of.has_waits):
+            judged = is_known[self.rounds.phases == phase][~has_waits]
             rows = [counts[phase][~has_waits] for counts in (of.instructions, of.lines)]
             seconds = issue[phase] * rows[0] + stalls[phase] * rows[1]
             for slowest in range(ranks):
                 where = seconds.argmax(axis=1) == slowest
-                waited[:, slowest] += (seconds[where, slowest, None] - seconds[where]).sum(axis=0)
+                waited[:, slowest] += ((seconds[where, slowest, None] - seconds[where]) * judged[where]).sum(
+                    axis=0
+                )
             if of.paths is not None and has_waits.any():
                 waited += np.reshape(of.paths.waits(phase, issue[phase], stalls[phase]), waited.shape)
         return waited
@@ -148,6 +204,7 @@ def waiting_paths(
     threads: Floats,
     instructions: Floats,
     lines: Floats,
+    known_rounds: Sequence[tuple[int, int]],
 ) -> RankPaths:
     """Return the paths through the rounds in which ranks wait for some of the others.
 
@@ -159,8 +216,8 @@ def waiting_paths(
         return np.divide(counts / cores, mean, out=np.zeros(len(counts)), where=mean > 0)
 
     ranks = []
-    for of_parts, (_, meetings, executed, moved), known, cores in zip(
-        rounds.of_parts, parts, places, threads, strict=True
+    for of_parts, (_, meetings, executed, moved), known, cores, (first, end) in zip(
+        rounds.of_parts, parts, places, threads, known_rounds, strict=True
     ):
         phase = rounds.phases[of_parts]
         ranks.append(
@@ -171,6 +228,8 @@ def waiting_paths(
                 multiples(moved, phase, lines, cores),
                 known.of_job,
                 known.first_turns,
+                first,
+                end,
             )
         )
     return RankPaths(ranks, np.where(rounds.has_waits, rounds.phases, LEFT_OUT).astype(np.uint32))
@@ -178,15 +237,18 @@ def waiting_paths(
 
 def _cut(
     rounds: RoundsOfTrace, phases: Sequence[int], meeting: int
-) -> tuple[NDArray[np.int64], NDArray[np.uint32], Floats, Floats]:
+) -> tuple[Ends, NDArray[np.uint32], Floats, Floats]:
     """Return what ends each common round but the last, the round of each part, and what the rounds have.
 
-    A round ends with the number of the phase that begins, if it is another one, or with `_MET`.
+    A round ends where another phase begins, or where all meet.
     """
     phase, met, executed, moved = rounds
     of_job = np.asarray(phases, dtype=np.int64)[phase]
-    is_meeting = (met[:-1] == meeting) & (meeting != 0)
-    ends = np.where(is_meeting, _MET, of_job[1:])
+    is_meeting = (processes_of(met[:-1]) == meeting) & (meeting != 0)
+    before = meetings_before(met[:-1])
+    if not before[is_meeting].any():  # an older version did not number them
+        before = np.cumsum(is_meeting) - 1
+    ends = np.where(is_meeting, -1 - before, of_job[1:])
     is_end = is_meeting | ((met[:-1] == 0) & (of_job[1:] != of_job[:-1]))
     first = np.flatnonzero(np.concatenate([[True], is_end]))
     return (

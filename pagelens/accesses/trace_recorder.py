@@ -142,13 +142,18 @@ class TraceRecorder:
         with _pagelens_errors():
             self._recorder.sync(_number("thread", thread, 32))
 
-    def wait(self, thread: int, processes: int = 0) -> None:
+    def wait(self, thread: int, processes: int = 0, before: int = 0) -> None:
         """Let the thread wait for other processes until `go_on`. What it executes there is no work.
 
         If none of so many `processes` goes on before all have come, as in a barrier of MPI, they meet here.
+        They have met so often `before`, which tells where a trace begins that has only a part of the run.
         """
         with _pagelens_errors():
-            self._recorder.wait(_number("thread", thread, 32), _number("processes", processes, 32))
+            self._recorder.wait(
+                _number("thread", thread, 32),
+                _number("processes", processes, 32),
+                _number("before", before, 32),
+            )
 
     def meet(
         self, thread: int, place: str, turn: int, *, comes: bool, waits: bool, sends: bool = False

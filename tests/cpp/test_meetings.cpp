@@ -56,6 +56,23 @@ class Drawn {
         for (std::uint32_t rank = 0; rank < 3; ++rank) add(rank, 0);
     }
 
+    // Keeps a part of each rank's run, as a trace does that begins late and is cut.
+    void cut() {
+        for (std::size_t rank = 0; rank < 3; ++rank) {
+            auto& parts = ranks[rank];
+            parts.resize(1 + below(static_cast<std::uint32_t>(parts.size())));
+            const auto met = std::ranges::find(parts, meets_all, &Part::meeting);
+            parts.erase(parts.begin(),
+                        parts.begin() + below(static_cast<std::uint32_t>(met - parts.begin()) + 1));
+            auto& first = places[rank].first_turns;
+            std::ranges::fill(first, nowhere);
+            for (const Part& part : parts)
+                if (const Meeting its = unpacked(part.meeting);
+                    is_of_some(part.meeting) && its.comes)
+                    first[its.place] = std::min(first[its.place], its.turn);
+        }
+    }
+
     Ranks ranks{3};
     std::vector<KnownPlaces> places{std::vector<KnownPlaces>(3, {{}, {}})};
 
@@ -173,11 +190,11 @@ double slow_seconds(const Ranks& ranks, double a, double b) {
 
 RankPaths paths_of(const Drawn& drawn) {
     std::vector<RankSegments> segments(3);
-    std::uint32_t rounds = 0;
+    std::uint32_t most = 0;
     for (std::size_t rank = 0; rank < 3; ++rank) {
         RankSegments& its = segments[rank];
         its.places = drawn.places[rank];
-        rounds = 0;
+        std::uint32_t rounds = 0;
         for (const Part& part : drawn.ranks[rank]) {
             its.rounds.push_back(rounds);
             its.meetings.push_back(part.meeting);
@@ -185,8 +202,9 @@ RankPaths paths_of(const Drawn& drawn) {
             its.lines.push_back(part.lines);
             rounds += part.meeting == meets_all;
         }
+        most = std::max(most, rounds);
     }
-    return RankPaths(segments, std::vector<std::uint32_t>(rounds + 1, 0));
+    return RankPaths(segments, std::vector<std::uint32_t>(most + 1, 0));
 }
 
 // Each part is as many fetches as it has lines, of a page that no other part has. Returns when each
@@ -289,6 +307,27 @@ TEST_CASE("ranks whose records contradict each other all come to their end") {
     };
     const RankPaths paths(std::vector{rank(0, 1), rank(1, 0)}, std::vector<std::uint32_t>{0});
     CHECK(paths.longest(0, 0).front() == RankPaths::Point{7, 0});
+}
+
+TEST_CASE("ranks of whose runs any part is missing all come to their end") {
+    for (std::uint32_t seed = 0; seed < 200; ++seed) {
+        Drawn drawn(seed);
+        drawn.cut();
+        double lines = 0, most = 0;
+        for (const auto& parts : drawn.ranks) {
+            double of_rank = 0;
+            for (const Part& part : parts) of_rank += part.lines;
+            lines += of_rank;
+            most = std::max(most, of_rank);
+        }
+        std::size_t last = 0;
+        for (const auto& of_rank : order_in_job(drawn))
+            for (const Moments& its : of_rank) last = std::max(last, its.last);
+        CHECK(double(last) == lines);
+        const double longest = paths_of(drawn).longest(0, 0).back().second;
+        CHECK(longest >= most);
+        CHECK(longest <= lines);
+    }
 }
 
 TEST_CASE("where nobody could go on, senders go before all others that wait") {

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from machine_roles import TWO_SOCKETS
 
 from pagelens.accesses.job import JobWorkload
+from pagelens.accesses.rank_meetings import meetings_before, processes_of
 from pagelens.accesses.rank_rounds import JobRounds, common_rounds
 from pagelens.accesses.trace_recorder import TraceRecorder
-from pagelens.api import machine, simulate, traces
+from pagelens.api import explain, machine, simulate, traces
 
 BASE = 0x7F00_0000_0000
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -95,13 +96,47 @@ def test_ranks_that_come_to_other_meetings_run_freely_and_short_ones_end() -> No
     assert common_rounds(3 * [(few, [0])]).meeting == 0
 
 
-def recorded(path: Path, work: list[int], ranks: int) -> Path:
-    """Write the trace of a rank that executes so many instructions between meetings, and waits in them."""
+@given(jobs(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_traces_of_a_part_of_the_run_lie_in_their_rounds(
+    ranks: list[list[Part]], data: st.DataObject
+) -> None:
+    """Each trace has some of the meetings that all ranks have, and those before and behind are missing."""
+    meetings = sum(part[0] == ALL for part in ranks[0])
+    whole = common_rounds([(rounds_of(parts), [0]) for parts in ranks])
+    of_ranks, first, last = [], [], []
+    for parts in ranks:
+        phase, met, instructions, lines = rounds_of(parts)
+        ended = np.cumsum(met == ALL)
+        numbered = met.astype(np.uint64) | np.where(met == ALL, ended - 1, 0).astype(np.uint64) << 32
+        # The job's first rank has the whole run; others have at least one meeting.
+        begins = data.draw(st.integers(0, meetings - 1)) if of_ranks else 0
+        ends = data.draw(st.integers(begins + 1, meetings)) if of_ranks else meetings
+        rounds = np.concatenate([[0], ended[:-1]])
+        kept = (rounds >= begins) & (rounds <= ends)
+        of_ranks.append((phase[kept], numbered[kept], instructions[kept], lines[kept]))
+        first.append(begins)
+        last.append(ends)
+    found = common_rounds([(parts, [0]) for parts in of_ranks])
+    assert (found.meeting, found.meetings, found.first, found.last) == (ALL, meetings, first, last)
+    for rank in range(ALL):
+        kept = slice(first[rank], last[rank] + 1)
+        assert np.array_equal(found.instructions[kept, rank], whole.instructions[kept, rank])
+        assert found.instructions[:, rank].sum() == whole.instructions[kept, rank].sum()
+
+
+def recorded(path: Path, work: list[int], ranks: int, before: int = 0, ends: int | None = None) -> Path:
+    """Write the trace of a rank that executes so many instructions between meetings, and waits in them.
+
+    It has met the others so often `before`. If `ends` is given, it is cut after so many meetings.
+    """
     with TraceRecorder(path, "app") as recorder:
         recorder.access(0, BASE + 8 * np.arange(512), stores=True)
-        for instructions in work:
+        for number, instructions in enumerate(work):
             recorder.execute(0, instructions)
-            recorder.wait(0, ranks)
+            if number == ends:
+                break
+            recorder.wait(0, ranks, before + number)
             recorder.execute(0, 100_000_000)  # as it asks again and again
             recorder.go_on(0)
     return path
@@ -121,6 +156,26 @@ def test_waiting_is_no_work_and_each_rank_in_turn_is_waited_for(tmp_path: Path) 
     assert seconds(pair) == pytest.approx(80 / 41 * seconds(alone), rel=0.01)
 
 
+def test_a_rank_of_which_a_part_is_missing_is_not_said_to_wait(tmp_path: Path) -> None:
+    """All are equally busy. One was killed in its second round, and one was traced from its third on."""
+    work = 4 * [40_000_000]
+    whole = [recorded(tmp_path / str(rank), work, 3) for rank in range(3)]
+    cut = recorded(tmp_path / "cut", [*work[:1], 1_000_000], 3, ends=1)
+    late = recorded(tmp_path / "late", work[2:], 3, before=2)
+    jobs = [traces(paths) for paths in (whole, [whole[0], cut, late])]
+    assert not any("Not all ranks" in warning for warning in jobs[0].warnings)
+    said = "Not all ranks were traced as long: rank 1 ends after 1 of 4 meetings; rank 2 begins after 2 of 4 "
+    assert jobs[1].warnings[0].startswith(said)
+    took = []
+    for job in jobs:
+        run = simulate(job, machine("skx-6140-2s"), ["aged"], 1, progress=False)
+        took.append(float(run.placements["time_s"].sum()))
+        found = explain(run).program.job
+        assert found is not None
+        assert all(of.share < 0.05 for of in found.waits)
+    assert took[1] == pytest.approx(took[0], rel=0.02)
+
+
 def trace_two_ranks(mpirun: str, pagelens_command: Path, program: Path, folder: Path, *words: str) -> str:
     """Return what the program printed, whose traces are left in the folder."""
     crowd = ["--oversubscribe"] if "openmpi" in mpirun else []
@@ -136,7 +191,8 @@ def check_turns(folder: Path) -> None:
     assert job.statements[0].startswith("Ranks are taken to meet in 16 collective calls of all ranks")
     _, met, executed, _ = zip(*(trace.survey.rounds for trace in job.traces), strict=True)
     turns = np.stack(executed)[:, 1:16].astype(float)  # but for the first, which has what comes before
-    assert np.all(np.stack(met)[:, :16] == 2)
+    assert np.all(processes_of(np.stack(met)[:, :16]) == 2)
+    assert meetings_before(met[0][:16]).tolist() == list(range(16))
     works = turns.max(axis=0)
     assert works == pytest.approx(np.full(15, works[0]), rel=0.01)
     assert np.all(turns.min(axis=0) < 0.01 * works)  # the other one executes nothing while it waits
