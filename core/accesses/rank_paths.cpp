@@ -130,10 +130,12 @@ RankPaths::RankPaths(std::span<const RankSegments> ranks, std::span<const std::u
     Builder(*this, ranks, phases).run();
 }
 
-// Calls `wait(rank, other, time)` where a rank waits for another one.
+// Calls `wait(rank, other, time)` where a rank waits for another one. `comings` is room for one
+// path of each coming; those that follow many paths allocate it once.
 template <class Wait>
-RankPaths::Path RankPaths::follow(std::uint32_t phase, double a, double b, const Wait& wait) const {
-    std::vector<Path> at(std::max(ranks_, 1u)), comings(comings_);
+RankPaths::Path RankPaths::follow(std::uint32_t phase, double a, double b,
+                                  std::vector<Path>& comings, const Wait& wait) const {
+    std::vector<Path> at(std::max(ranks_, 1u));
     std::vector<bool> is_unknown(at.size());  // whether the rank waits at the end of the round
     const auto latest = [&](Path& path, const Path& other) {
         if (other.time <= path.time) return;
@@ -179,33 +181,35 @@ RankPaths::Path RankPaths::follow(std::uint32_t phase, double a, double b, const
 }
 
 std::vector<RankPaths::Point> RankPaths::longest(std::uint32_t phase, double tolerance) const {
+    std::vector<Path> comings(comings_);
     const auto point = [&](double a, double b) {
-        const Path path = follow(phase, a, b, [](auto...) {});
+        const Path path = follow(phase, a, b, comings, [](auto...) {});
         return Point{path.instructions, path.lines};
     };
     const Point most_instructions = point(1, 0), most_lines = point(0, 1);
     std::vector<Point> found{most_instructions};
-    refine(phase, tolerance, most_instructions, most_lines, found);
+    refine(phase, tolerance, most_instructions, most_lines, comings, found);
     found.push_back(most_lines);
     return found;
 }
 
 // Finds paths that are longer than both where these two are equally long.
 void RankPaths::refine(std::uint32_t phase, double tolerance, const Point& from, const Point& to,
-                       std::vector<Point>& found) const {
+                       std::vector<Path>& comings, std::vector<Point>& found) const {
     const double a = to.second - from.second, b = from.first - to.first;
     if (!(a > 0) || !(b > 0)) return;
-    const Path path = follow(phase, a, b, [](auto...) {});
+    const Path path = follow(phase, a, b, comings, [](auto...) {});
     if (path.time <= (a * from.first + b * from.second) * (1 + tolerance)) return;
     const Point between{path.instructions, path.lines};
-    refine(phase, tolerance, from, between, found);
+    refine(phase, tolerance, from, between, comings, found);
     found.push_back(between);
-    refine(phase, tolerance, between, to, found);
+    refine(phase, tolerance, between, to, comings, found);
 }
 
 std::vector<double> RankPaths::waits(std::uint32_t phase, double a, double b) const {
     std::vector<double> waited(std::size_t{ranks_} * ranks_);
-    follow(phase, a, b, [&](std::uint32_t rank, std::uint32_t other, double time) {
+    std::vector<Path> comings(comings_);
+    follow(phase, a, b, comings, [&](std::uint32_t rank, std::uint32_t other, double time) {
         waited[std::size_t{rank} * ranks_ + other] += time;
     });
     return waited;

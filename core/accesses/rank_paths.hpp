@@ -56,9 +56,10 @@ class RankPaths {
         std::uint32_t rank = 0;  // where it ends
     };
     template <class Wait>
-    Path follow(std::uint32_t phase, double a, double b, const Wait& wait) const;
+    Path follow(std::uint32_t phase, double a, double b, std::vector<Path>& comings,
+                const Wait& wait) const;
     void refine(std::uint32_t phase, double tolerance, const Point& from, const Point& to,
-                std::vector<Point>& found) const;
+                std::vector<Path>& comings, std::vector<Point>& found) const;
 
     std::uint32_t ranks_ = 0, comings_ = 0;
     std::vector<std::vector<Step>> steps_;  // [phase] in an order in which they can happen
