@@ -89,6 +89,16 @@ def test_ranks_that_meet_in_pairs_wait_in_pairs(tmp_path: Path) -> None:
     assert seconds(paths) == pytest.approx(80 / 41 * seconds(alone), rel=0.01)
 
 
+def test_a_rank_that_others_still_wait_for_has_ended_early(tmp_path: Path) -> None:
+    once, twice = ([("0 1", turn, True, False) for turn in range(times)] for times in (1, 2))
+    waits = recorded(tmp_path / "waits", [("0 1", 0, False, True), MILLION, ("0 1", 1, False, True)])
+    cut, whole = (traces([recorded(tmp_path / str(len(of)), [*of]), waits]) for of in (once, twice))
+    assert cut.warnings[0].startswith(
+        "Not all ranks were traced as long: rank 0 ends while others still wait for"
+    )
+    assert whole.warnings == cut.warnings[1:]
+
+
 def events(job: JobWorkload) -> list[list[Event]]:
     found = []
     for trace in job.traces:
