@@ -330,6 +330,23 @@ TEST_CASE("ranks of whose runs any part is missing all come to their end") {
     }
 }
 
+TEST_CASE("a process whose trace begins late begins when the others have met so often") {
+    const auto process = [](std::vector<Op> ops, std::uint32_t first_round) {
+        const std::vector pages{VirtualPage(0), VirtualPage(1)};
+        Process found{
+            std::make_shared<reference::ListedProgram>(ops, pages, 1, 1, 1), {0}, {0}, {}};
+        found.first_round = first_round;
+        return found;
+    };
+    const Op fetch = make_op(OpKind::fetch, 0, 1);
+    const Op meet = make_op(OpKind::meet, 0, packed_of_all(2, 5));
+    const auto job =
+        job_of({process({fetch, fetch, meet, fetch, fetch}, 0), process({fetch}, 1)}, 1, 1, 2);
+    std::vector<unsigned> threads;
+    for_each_op(*job, [&](const Op& op) { threads.push_back(op.thread); });
+    CHECK(threads == std::vector<unsigned>{0, 0, 0, 1, 0});
+}
+
 TEST_CASE("where nobody could go on, senders go before all others that wait") {
     // Two send each other something before they receive it, which a library may allow. The first
     // then does what a third one waits for.
