@@ -168,7 +168,7 @@ def test_a_rank_of_which_a_part_is_missing_is_not_said_to_wait(tmp_path: Path) -
     assert jobs[1].warnings[0].startswith(said)
     took = []
     for job in jobs:
-        run = simulate(job, machine("skx-6140-2s"), ["aged"], 1, progress=False)
+        run = simulate(job, machine(TWO_SOCKETS), ["aged"], 1, progress=False)
         took.append(float(run.placements["time_s"].sum()))
         found = explain(run).program.job
         assert found is not None
