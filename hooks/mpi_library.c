@@ -50,6 +50,7 @@ static bool fill_in(void* library) {
         known.has_pointers = true;
         known.world = (long)world;
         known.no_communicator = (long)find_data(library, "ompi_mpi_comm_null");
+        known.no_type = (long)find_data(library, "ompi_mpi_datatype_null");
         known.any_source = -1;
         known.status_bytes = 24;
         known.source_at = 0;
@@ -60,6 +61,7 @@ static bool fill_in(void* library) {
         if (!is_like_mpich(find(library, "PMPI_Get_library_version"))) return false;
         known.world = 0x44000000;
         known.no_communicator = 0x04000000;
+        known.no_type = 0x0c000000;
         known.any_source = -2;
         known.status_bytes = 20;
         known.source_at = 8;

@@ -18,6 +18,7 @@ enum mpi_handle_kind { MPI_COMMUNICATOR, MPI_TYPE, MPI_GROUP, MPI_WINDOW, MPI_HA
 struct mpi_library {
     bool has_pointers;
     long world, no_communicator; /* MPI_COMM_WORLD, MPI_COMM_NULL */
+    long no_type;                /* MPI_DATATYPE_NULL */
     int any_source;              /* the other negative ranks are MPI_PROC_NULL */
     int status_bytes, source_at; /* of MPI_Status: size, place of MPI_SOURCE; then MPI_TAG */
     int no_precede;              /* MPI_MODE_NOPRECEDE */

@@ -6,8 +6,9 @@
  * get messages from one sender, and end in another order, their numbers are exchanged.
  *
  * A send that waits for its receive waits at the place to which it comes itself. So a receive comes
- * there, too, when it is posted. A receive from any source comes when its call ends, and never, if
- * it is a request: only then is it known to which place. Then no send waits for it.
+ * there, too, when it is posted. A receive from any source comes when its call ends: only then is
+ * it known to which place. If it is a request, it comes only where another receive came before, so
+ * that a send waits for it there, and not for a later receive. Elsewhere no send waits for it.
  */
 #define _GNU_SOURCE
 #include "hooks/mpi_meetings.h"
@@ -36,13 +37,15 @@ enum mode { STANDARD, AT_ONCE, AHEAD };
 static bool waits_for_receive(const struct mpi_call* call, int destination, enum mode mode) {
     if (mode != STANDARD) return mode == AT_ONCE;
     const struct mpi_library* const mpi = call->library;
-    const long type = mpi_argument(call, destination - 1);
+    const long type =
+        mpi_handle(mpi, call->language, MPI_TYPE, mpi_argument(call, destination - 1));
     const long count = call->has_large_counts ? mpi_argument(call, destination - 2)
                                               : mpi_number(call, destination - 2);
     int bytes = 0; /* MPI_UNDEFINED, which is negative, if there are too many */
-    mpi->type_size(mpi_handle(mpi, call->language, MPI_TYPE, type), (long)&bytes, 0, 0, 0, 0, 0, 0,
-                   0, 0, 0, 0, 0);
-    if (count <= 0 || bytes == 0) return false;
+    /* Nothing may be sent with any type. To ask for the size of none would end the program. */
+    if (count <= 0 || type == mpi->no_type) return false;
+    mpi->type_size(type, (long)&bytes, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    if (bytes == 0) return false;
     return bytes < 0 || (unsigned long)count > mpi->eager_limit / (unsigned)bytes;
 }
 
@@ -85,7 +88,7 @@ static struct mpi_receive received(const struct mpi_call* call, const struct mpi
 
 /* Numbers a receive when it is posted, if that is possible. */
 static void post(struct mpi_receive* receive) {
-    if (!receive->is_any) mpi_next_turn(&receive->turn, MPI_WAITS);
+    if (!receive->is_any) mpi_next_receive(&receive->turn, true);
 }
 
 static struct mpi_receive posted(const struct mpi_call* call, int from, int tag,
@@ -96,7 +99,8 @@ static struct mpi_receive posted(const struct mpi_call* call, int from, int tag,
     return receive;
 }
 
-/* A receive from any source is over, which comes to its place now or never. */
+/* A receive from any source is over, which comes to its place now, or only if others came before.
+ */
 static void end_any(const struct mpi_call* call, struct mpi_receive receive, long status,
                     bool comes) {
     const int* const source =
@@ -106,8 +110,8 @@ static void end_any(const struct mpi_call* call, struct mpi_receive receive, lon
     if (is_cancelled || source[0] < 0 || source[0] >= receive.size || source[1] < 0) return;
     receive.turn.from = receive.ranks[source[0]];
     receive.turn.tag = source[1];
-    mpi_next_turn(&receive.turn, MPI_WAITS);
-    mpi_tell(&receive.turn, comes, true);
+    const bool some_came = mpi_next_receive(&receive.turn, comes);
+    mpi_tell(&receive.turn, some_came, true);
 }
 
 /* Lets the library write statuses that the program does not want, if any source is allowed. */

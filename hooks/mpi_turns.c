@@ -1,5 +1,6 @@
 #include "hooks/mpi_turns.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "hooks/pagelens.h"
@@ -10,6 +11,7 @@ enum { PLACES = 1 << 15, MOST_TURNS = PLACES / 4 * 3 };
 static struct counter {
     struct mpi_turn next; /* its communicator is 0 where the place is free */
     enum mpi_direction direction;
+    bool has_come; /* a receiver */
 } counters[PLACES];
 static unsigned used;
 
@@ -27,13 +29,14 @@ static struct counter* counter_of(const struct mpi_turn* turn, enum mpi_directio
     }
 }
 
-void mpi_next_turn(struct mpi_turn* turn, enum mpi_direction direction) {
-    if (turn->communicator == 0) return;
+/* Returns NULL if there is no room. */
+static struct counter* count(struct mpi_turn* turn, enum mpi_direction direction) {
+    if (turn->communicator == 0) return NULL;
     struct counter* const counter = counter_of(turn, direction);
     if (counter->next.communicator == 0) {
         if (used == MOST_TURNS) {
             turn->communicator = 0;
-            return;
+            return NULL;
         }
         ++used;
         counter->next = *turn;
@@ -41,6 +44,16 @@ void mpi_next_turn(struct mpi_turn* turn, enum mpi_direction direction) {
         counter->direction = direction;
     }
     turn->number = counter->next.number++;
+    return counter;
+}
+
+void mpi_next_turn(struct mpi_turn* turn, enum mpi_direction direction) { count(turn, direction); }
+
+bool mpi_next_receive(struct mpi_turn* turn, bool comes) {
+    struct counter* const counter = count(turn, MPI_WAITS);
+    if (counter == NULL) return false;
+    counter->has_come |= comes;
+    return counter->has_come;
 }
 
 void mpi_take_back(const struct mpi_turn* turn) {

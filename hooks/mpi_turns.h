@@ -20,11 +20,14 @@ struct mpi_receive {
     bool is_any;
 };
 
-enum mpi_direction { MPI_COMES, MPI_WAITS, MPI_BOTH };
+enum mpi_direction { MPI_COMES, MPI_WAITS, MPI_BOTH }; /* a receiver waits */
 
 /* Gives the turn the next number of its place and direction. If there is no room for another place,
  * the turn is one of no communicator, of which nothing is told. */
 void mpi_next_turn(struct mpi_turn* turn, enum mpi_direction direction);
+
+/* Does so for a receive. Returns whether it or an earlier one comes to the place. */
+bool mpi_next_receive(struct mpi_turn* turn, bool comes);
 
 /* The program has cancelled this wait before it was over. */
 void mpi_take_back(const struct mpi_turn* turn);

@@ -12,7 +12,7 @@ namespace pagelens {
 
 struct Meeting {
     bool comes = false;       // this process does one more turn
-    bool waits = false;       // until all processes that ever come here have done this turn
+    bool waits = false;       // until all others that ever come here have done this turn
     std::uint32_t place = 0;  // a number of the trace or of the job
     std::uint32_t turn = 0;   // how many were before it, below 2^28
     bool sends = false;       // a sender waits; for which messages it does is partly assumed

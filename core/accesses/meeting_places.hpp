@@ -60,11 +60,12 @@ class MeetingPlaces {
             come(process, place, nowhere - 1, go_on);
     }
 
-    // Returns whether all have done this turn. If not, the process waits for them.
+    // Returns whether all others have done this turn. If not, the process waits for them.
     bool pass(std::uint32_t process, const Meeting& meeting) {
-        if (meeting.place >= places_.size() || all_came(places_[meeting.place], meeting.turn))
+        const Waiter waiter{process, meeting.turn, meeting.sends};
+        if (meeting.place >= places_.size() || others_came(places_[meeting.place], waiter))
             return true;
-        places_[meeting.place].waiters.push_back({process, meeting.turn, meeting.sends});
+        places_[meeting.place].waiters.push_back(waiter);
         ++waiting_;
         senders_ += meeting.sends;
         return false;
@@ -99,15 +100,17 @@ class MeetingPlaces {
         std::vector<Waiter> waiters;
     };
 
-    static bool all_came(const Place& place, std::uint32_t turn) {
-        return std::ranges::all_of(place.comers,
-                                   [turn](const Comer& comer) { return comer.turns > turn; });
+    // Nobody waits for itself: a receiver may never come for this turn, only for others.
+    static bool others_came(const Place& place, const Waiter& waiter) {
+        return std::ranges::all_of(place.comers, [&waiter](const Comer& comer) {
+            return comer.turns > waiter.turn || comer.process == waiter.process;
+        });
     }
 
     template <class GoOn>
     void let_go(Place& place, const GoOn& go_on) {
         std::erase_if(place.waiters, [&](const Waiter& waiter) {
-            if (!all_came(place, waiter.turn)) return false;
+            if (!others_came(place, waiter)) return false;
             remove(waiter);
             go_on(waiter.process);
             return true;

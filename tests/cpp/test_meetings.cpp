@@ -97,16 +97,16 @@ class Drawn {
     }
 
     // Of a place with tag 1, receives are posted before or after the send, and the sender waits for
-    // them some time later.
+    // them some time later. Others are requests from any source, which come to no place.
     void send(std::uint32_t from, std::uint32_t to, std::uint32_t tag) {
         const std::uint32_t place = (from * 3 + to) * 2 + tag;
         const std::uint32_t turn = turns_[place]++;
-        const bool is_early = below(2) == 0;
-        if (tag == 1 && is_early) meet(to, {true, false, place, turn});
+        const bool is_early = below(2) == 0, comes = tag == 1 && below(4) > 0;
+        if (comes && is_early) meet(to, {true, false, place, turn});
         meet(from, {true, false, place, turn});
-        if (tag == 1 && !is_early) meet(to, {true, false, place, turn});
+        if (comes && !is_early) meet(to, {true, false, place, turn});
         sent_.push_back({from, to, place, turn});
-        if (tag == 1) received_.push_back(sent_.back());
+        if (comes) received_.push_back(sent_.back());
     }
     void wait_as_sender() {
         if (received_.empty()) return;

@@ -124,6 +124,17 @@ static void sends_that_wait(void) {
                      MPI_STATUS_IGNORE);
         }
     }
+    for (int turn = 0; turn < 2; ++turn) { /* the second receive comes where the first one came */
+        for (int i = 0; i < 2; ++i) {
+            if (turn == rank % 2) {
+                MPI_Send(sent_long, LONG, MPI_DOUBLE, next, 20, MPI_COMM_WORLD);
+                continue;
+            }
+            MPI_Irecv(got_long, LONG, MPI_DOUBLE, i == 0 ? last : MPI_ANY_SOURCE, 20,
+                      MPI_COMM_WORLD, &requests[0]);
+            MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+        }
+    }
     MPI_Irecv(got_long, LONG, MPI_DOUBLE, last, 15, MPI_COMM_WORLD, &requests[0]);
     MPI_Isend(sent_long, LONG, MPI_DOUBLE, next, 15, MPI_COMM_WORLD, &requests[1]);
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
@@ -143,6 +154,14 @@ static void sends_that_wait(void) {
     MPI_Irecv_c(got_long, LONG, MPI_DOUBLE, last, 18, MPI_COMM_WORLD, &requests[0]);
     MPI_Send_c(sent_long, LONG, MPI_DOUBLE, next, 18, MPI_COMM_WORLD);
     MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+#endif
+}
+
+/* MPICH lets a program send nothing, of no type. */
+static void of_no_type(void) {
+#ifdef MPICH_VERSION
+    MPI_Sendrecv(NULL, 0, MPI_DATATYPE_NULL, next, 21, NULL, 0, MPI_DATATYPE_NULL, last, 21,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 #endif
 }
 
@@ -213,6 +232,7 @@ int main(int argc, char** argv) {
     cancelled();
     collective();
     sends_that_wait();
+    of_no_type();
     many_requests();
     neighbours();
     windows();
