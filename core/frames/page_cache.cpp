@@ -9,30 +9,35 @@ namespace pagelens {
 std::size_t PageCache::reclaim(Memory& memory, unsigned cpu, std::size_t count,
                                std::uint64_t numas) {
     std::size_t freed = 0;
-    const auto reclaim_oldest = [&] {
-        memory.free(cpu, pages_[oldest_++], small_order);
+    const auto is_asked = [numas](std::size_t numa) { return (numas >> numa & 1) != 0; };
+    const auto numa_of = [&](Frame page) {
+        return memory.zone_of(memory.map().unit_of(page)).spec().numa;
+    };
+    searched_.resize(memory.numas());
+    std::size_t place = pages_.size();
+    bool are_all = true;
+    for (std::size_t numa = 0; numa < searched_.size(); ++numa) {
+        are_all = are_all && is_asked(numa);
+        if (is_asked(numa)) place = std::min(place, searched_[numa]);
+    }
+    for (; freed < count && place < pages_.size(); ++place) {
+        if (pages_[place] == gone || !(are_all || is_asked(numa_of(pages_[place])))) continue;
+        memory.free(cpu, std::exchange(pages_[place], gone), small_order);
         ++freed;
-    };
-    const auto served = [&](Frame page) {
-        return (numas >> memory.zone_of(memory.map().unit_of(page)).spec().numa & 1) != 0;
-    };
-    if (const std::uint64_t all = (2ull << (memory.numas() - 1)) - 1; (numas & all) == all) {
-        while (freed < count && pages() > 0) reclaim_oldest();
-    } else {  // what the other nodes have moves up behind the last page that goes
-        auto last = pages_.begin() + static_cast<std::ptrdiff_t>(oldest_);
-        for (std::size_t found = 0; found < count && last != pages_.end(); ++last) {
-            found += served(*last) ? 1 : 0;
-        }
-        const auto first = std::stable_partition(
-            pages_.begin() + static_cast<std::ptrdiff_t>(oldest_), last, served);
-        while (pages_.begin() + static_cast<std::ptrdiff_t>(oldest_) != first) reclaim_oldest();
     }
-    if (oldest_ > pages_.size() / 2) {
-        pages_.erase(pages_.begin(), pages_.begin() + static_cast<std::ptrdiff_t>(oldest_));
-        oldest_ = 0;
+    for (std::size_t numa = 0; numa < searched_.size(); ++numa) {
+        if (is_asked(numa)) searched_[numa] = std::max(searched_[numa], place);
     }
+    gone_ += freed;
+    if (gone_ > pages_.size() / 2) close_gaps();
     free_slabs(memory, cpu);
     return freed;
+}
+
+void PageCache::close_gaps() {
+    std::erase(pages_, gone);
+    gone_ = 0;
+    searched_.assign(searched_.size(), 0);
 }
 
 void PageCache::reclaim(Memory& memory, unsigned cpu, const Zone& zone) {
@@ -45,15 +50,14 @@ void PageCache::reclaim(Memory& memory, unsigned cpu, const Zone& zone) {
         ++freed;
         return true;
     };
-    const auto oldest = pages_.begin() + static_cast<std::ptrdiff_t>(oldest_);
-    pages_.erase(std::remove_if(oldest, pages_.end(), reclaimed), pages_.end());
+    close_gaps();
+    pages_.erase(std::remove_if(pages_.begin(), pages_.end(), reclaimed), pages_.end());
     free_slabs(memory, cpu);
 }
 
 void PageCache::shrink(Memory& memory, unsigned cpu, std::size_t kept, Random& random) {
     if (pages() <= kept) return;
-    pages_.erase(pages_.begin(), pages_.begin() + static_cast<std::ptrdiff_t>(oldest_));
-    oldest_ = 0;
+    close_gaps();
     while (pages_.size() > kept) {
         Frame& page = pages_[random.below(static_cast<std::uint32_t>(pages_.size()))];
         memory.free(cpu, std::exchange(page, pages_.back()), small_order);
@@ -72,18 +76,22 @@ void PageCache::free_slabs(Memory& memory, unsigned cpu) {
 
 void PageCache::pin(Memory& memory, std::size_t count, Random& random) {
     Memmap& map = memory.map();
-    for (count = std::min(count, pages()); count > 0; --count) {
-        std::swap(pages_[oldest_],
-                  pages_[oldest_ + random.below(static_cast<std::uint32_t>(pages()))]);
-        map.pin(pages_[oldest_++]);
+    close_gaps();
+    count = std::min(count, pages_.size());
+    for (std::size_t i = 0; i < count; ++i) {
+        std::swap(pages_[i],
+                  pages_[i + random.below(static_cast<std::uint32_t>(pages_.size() - i))]);
+        map.pin(pages_[i]);
     }
+    pages_.erase(pages_.begin(), pages_.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 void PageCache::follow(const std::vector<Move>& moves) {
     if (moves.empty()) return;
+    close_gaps();
     std::unordered_map<std::uint32_t, std::size_t> place;  // [frame] index of the page in it
     place.reserve(pages());
-    for (std::size_t i = oldest_; i < pages_.size(); ++i) place[pages_[i].raw()] = i;
+    for (std::size_t i = 0; i < pages_.size(); ++i) place[pages_[i].raw()] = i;
     for (const Move& move : moves) {
         const auto found = place.find(move.from.raw());
         if (found == place.end()) continue;

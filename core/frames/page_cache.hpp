@@ -13,7 +13,7 @@ namespace pagelens {
 class PageCache {
   public:
     // The cache pages, oldest first, and slab pages.
-    [[nodiscard]] std::size_t pages() const { return pages_.size() - oldest_; }
+    [[nodiscard]] std::size_t pages() const { return pages_.size() - gone_; }
     [[nodiscard]] std::size_t slab_pages() const { return slab_.size(); }
 
     // A page of the memory enters. `slab`: one that describes pages.
@@ -39,10 +39,15 @@ class PageCache {
   private:
     static constexpr std::size_t pages_a_slab = 448;
 
+    // In the place of a page that was reclaimed, so that those of other NUMA nodes need not move.
+    static constexpr Frame gone{~0u};
+
+    void close_gaps();
     void free_slabs(Memory& memory, unsigned cpu);
 
-    std::vector<Frame> pages_;  // from oldest_ on
-    std::size_t oldest_ = 0;
+    std::vector<Frame> pages_;
+    std::size_t gone_ = 0;               // of them
+    std::vector<std::size_t> searched_;  // [NUMA node] none of its pages lies before this place
     std::vector<Frame> slab_;
 };
 
