@@ -57,12 +57,11 @@ class Machine(Parts):
         self._larger_pages_are_modelled()
         if self.page_walk is not None:
             core_tlb(self.tlb, self.page_walk)  # says what does not fit together
-            for name in ("dram", "memory_side_cache", "numa"):
-                if self.page_walk.host_page is not None and getattr(self, name):
-                    raise ValueError(
-                        f"page_walk.host_page and [{name}] cannot stand together: where the host has a page "
-                        "decides the rest; leave one out"
-                    )
+            if self.page_walk.host_page is not None and self.bound_to_frames:
+                raise ValueError(
+                    f"page_walk.host_page and [{self.bound_to_frames[0]}] cannot stand together: where the "
+                    "host has a page decides the rest; leave one out"
+                )
         if self.dram is not None and self.dram.size < self.ddr.size.value:
             raise ValueError(
                 f"ddr.size of {self.ddr.size.shown} is more than the {format_binary_size(self.dram.size, 6)} "
@@ -180,6 +179,11 @@ class Machine(Parts):
         """The kernel's pages below 4 GiB, which are zone DMA32."""
         low = self.firmware.low_memory.value if self.firmware is not None else 4 << 30
         return low // self.page_bytes // FEWEST_FRAMES * FEWEST_FRAMES
+
+    @property
+    def bound_to_frames(self) -> list[str]:
+        """The sections for which the place of a frame counts. Of its host's frames, a guest knows none."""
+        return [name for name in ("dram", "memory_side_cache", "numa") if getattr(self, name)]
 
     @property
     def memory_side_size(self) -> Sourced[Bytes] | None:

@@ -119,7 +119,7 @@ def measured_sections(machine: Machine, progress: Progress) -> tuple[Sections, l
         longer = [small - large for small, large in zip(on_small, on_large, strict=True)]
         points = list(zip(pages, longer, strict=True))
         found |= walk_section(points, _frequency(machine, first))
-        if machine.hypervisor and machine.numa is None and "page_walk" in found:
+        if machine.hypervisor and not machine.bound_to_frames and "page_walk" in found:
             of_host = host_section(points, on_large[-1], latencies["l2"])
             found["page_walk"] |= of_host.get("page_walk", {})
         arrays = usable_arrays(machine.tlb, points)

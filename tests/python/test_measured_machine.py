@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from machine_roles import AVX2, AVX512, CACHE_MODE, CHIPLETS, PIPELINE, VICTIM_L3
+from machine_roles import AVX2, AVX512, CACHE_MODE, CHIPLETS, PIPELINE, TWO_SOCKETS, VICTIM_L3
 
 import pagelens
 from pagelens.machine import choose_machine, measured_file, parse_machine
@@ -143,6 +143,12 @@ def test_large_pages_that_need_walks_lie_on_small_pages_of_a_host() -> None:
     assert found["page_walk"]["host_page"].value == "4 KiB"
     assert host_section(points, on_large=8.0, in_l2=5.6) == {}
     assert host_section([(2 * FULL, -0.4)], on_large=14.0, in_l2=5.6) == {}
+
+
+def test_a_guest_with_a_memory_side_cache_gets_no_pages_of_a_host() -> None:
+    """A hypervisor can show one to its guest (QEMU: -numa hmat-cache). Both together are refused."""
+    assert pagelens.machine(CACHE_MODE).bound_to_frames == ["dram", "memory_side_cache"]
+    assert pagelens.machine(TWO_SOCKETS).bound_to_frames == ["numa"]
 
 
 @pytest.mark.parametrize(
