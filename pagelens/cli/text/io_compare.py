@@ -26,8 +26,8 @@ def render_comparison(
     ]
     if saved is not None:
         # Nothing saves more than the program took, however long the model thinks that it takes.
-        most = (found.plain_cpu_s, found.plain_wall_s)
-        rows.append(("saved, by the model", *map(min, saved, most)))
+        cpu_s, wall_s = min(saved[0], found.plain_cpu_s), min(saved[1], found.plain_wall_s)
+        rows.append(("saved, by the model", cpu_s, wall_s))
     yield from table(_COLUMNS, [(title, _signed(cpu), _signed(wall)) for title, cpu, wall in rows], _WIDTHS)
     runs = "one run" if rounds == 1 else f"medians of {rounds} runs"
     yield from wrap(f"Measured: {runs} each way, in turn, beside whatever else runs here.")
