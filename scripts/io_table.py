@@ -83,7 +83,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     folder: Path = arguments.folder / "io-table"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     if arguments.step in (None, "round"):
         for _ in range(1 if arguments.step else RUNS):
             _round(folder)
