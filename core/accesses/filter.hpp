@@ -33,10 +33,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <span>
 
 #include "core/accesses/event.hpp"
+#include "core/accesses/latest_lines.hpp"
 #include "core/accesses/page_states.hpp"
 #include "core/accesses/record.hpp"
 #include "core/accesses/trace_format.hpp"
@@ -101,18 +103,12 @@ class Filter {
     }
 
   private:
-    static constexpr unsigned ways = 8;
-    static constexpr std::uint64_t dirty = std::uint64_t{1} << 63;
-    static constexpr std::uint64_t ghost = std::uint64_t{1} << 62;
-    static constexpr std::uint64_t no_line = dirty - 1;  // a ghost too
+    static constexpr unsigned ways = LatestLines::ways;
+    static constexpr std::uint64_t no_line = ~std::uint64_t{0};
     static constexpr std::uint64_t no_page = ~std::uint64_t{0};
 
-    struct alignas(16) Line {
-        std::uint64_t line = no_line;  // dirty: every member has it dirty, if it has it
-        std::uint64_t told = 0;        // when it last had an event
-    };
-    struct Set {
-        std::array<Line, ways> lines;  // most recently used first: F
+    struct alignas(line_bytes) Set {
+        LatestLines lines;  // F
         // If 0, the lines were told of in this order: D is F. Else it will be so again for certain
         // when that many lines have entered.
         unsigned disorder = 0;
@@ -123,96 +119,79 @@ class Filter {
         unsigned state;      // PageStates' bits
     };
 
-    // Bits of the number of a 256-set and a 512-set beyond those of the 64-set.
-    static constexpr std::uint64_t of_256 = 3, of_512 = 7;
-    static std::uint64_t difference(std::uint64_t a, std::uint64_t b) { return (a ^ b) >> 6; }
-
-    static bool is_ghost(std::uint64_t held) { return held & ghost; }
-
     void access(std::uint64_t line, bool store, unsigned slot) {
         first_use(slot, store);
         Set& set = sets_[line % sets_.size()];
-        unsigned way = 0;
-        while (way < ways && (set.lines[way].line & ~dirty) != line) ++way;
-        if (way < ways && vouched_for(set, way)) {
-            Line held = set.lines[way];
-            if (store && !(held.line & dirty)) {
-                held = Line{line | dirty, tell(EventKind::first_store, line, slot)};
+        const unsigned rank = set.lines.find(line);
+        if (rank < ways && vouched_for(set, line, rank)) {
+            set.lines.use(rank);
+            if (store && !set.lines.is_dirty(0)) {
+                set.lines.set_dirty(0, true);
+                set.lines.tell(0, tell(EventKind::first_store, line, slot));
             } else if (line == shared_) {
                 // A hit in every cache of the family, unless another thread has taken the line.
                 const EventKind kind = store ? EventKind::first_store : EventKind::read;
-                held.told = tell(kind, line, slot);
+                set.lines.tell(0, tell(kind, line, slot));
                 set.disorder = ways;
             } else {
-                if (way > 0) set.disorder = ways;
+                if (rank > 0) set.disorder = ways;
                 if (slot == entering_) tell(EventKind::page_touch, line, slot);
             }
-            move_to_front(set, way, held);
         } else {
             if (combining_[0] != no_line) {
                 leave_combining([line](std::uint64_t combined) { return combined == line; });
             }
-            const bool enters = way == ways;
-            if (set.disorder > 0) repair(set, line, enters);
-            const EventKind kind = store ? EventKind::write : EventKind::read;
-            const Line told{line | (store ? dirty : 0), tell(kind, line, slot)};
+            const bool enters = rank == ways;
+            if (set.disorder > 0) repair(set, line, rank);
             if (enters) {
-                enter(set, told);
+                set.lines.enter(line);
+                if (set.disorder > 0) --set.disorder;
             } else {
-                move_to_front(set, way, told);
+                set.lines.use(rank);
             }
+            set.lines.set_dirty(0, store);
+            set.lines.tell(0, tell(store ? EventKind::write : EventKind::read, line, slot));
         }
         entering_ = page_slots;
         if (line == shared_) shared_ = no_line;
     }
 
-    // Returns whether the line at `way` is, in every member, among those that LRU has kept.
-    static bool vouched_for(const Set& set, unsigned way) {
-        unsigned in_256 = 0, in_512 = 0;  // lines used since
-        for (unsigned other = 0; other < way; ++other) {
-            const auto apart = difference(set.lines[other].line, set.lines[way].line);
-            in_256 += (apart & of_256) == 0;
-            in_512 += (apart & of_512) == 0;
-        }
-        return in_256 <= 3 && in_512 <= 1;
+    // Returns whether the line at `rank` is, in every member, among those that LRU has kept.
+    static bool vouched_for(const Set& set, std::uint64_t line, unsigned rank) {
+        if (rank <= 1) return true;
+        const unsigned since = (1u << rank) - 1;
+        return std::popcount(set.lines.sharing(line, 4) & since) <= 3 &&
+               std::popcount(set.lines.sharing(line, 8) & since) <= 1;
     }
 
-    // Repairs the order of a set that `line` comes into, or into whose smaller set it comes back.
-    void repair(Set& set, std::uint64_t line, bool enters) {
-        repair_among<2>(set, line, of_512);
-        repair_among<4>(set, line, of_256);
-        if (!enters || is_ghost(set.lines[ways - 1].line)) return;
-        if (!falls_out_first(set)) put_in_order(set);
+    // Repairs the order of a set that `line` comes into, or into whose smaller set it comes back
+    // from `rank`.
+    void repair(Set& set, std::uint64_t line, unsigned rank) {
+        const unsigned others = ~(1u << rank);
+        repair_among<2>(set, set.lines.sharing(line, 8) & others);
+        repair_among<4>(set, set.lines.sharing(line, 4) & others);
+        if (rank == ways && set.lines.is_held(ways - 1) && set.lines.is_told_before(ways - 1))
+            put_in_order(set);
     }
 
     // The last of the latest lines of a smaller set falls out. Of the others, touches those that a
     // replay holds older, and all that were used after them.
     template <unsigned latest>
-    void repair_among(Set& set, std::uint64_t line, std::uint64_t bits) {
+    void repair_among(Set& set, unsigned ranks) {
         std::array<unsigned, latest> found;
-        unsigned count = 0;
-        for (unsigned way = 0; count < latest && way < ways; ++way) {
-            const std::uint64_t other = set.lines[way].line & ~dirty;
-            if (set.lines[way].line == no_line) break;
-            if (other != line && (difference(other, line) & bits) == 0) found[count++] = way;
+        if (std::popcount(ranks) < static_cast<int>(latest)) return;
+        for (unsigned& rank : found) {
+            rank = static_cast<unsigned>(std::countr_zero(ranks));
+            ranks &= ranks - 1;
         }
-        if (count < latest || is_ghost(set.lines[found[latest - 1]].line)) return;
-        const std::uint64_t told = set.lines[found[latest - 1]].told;
+        if (!set.lines.is_held(found[latest - 1])) return;
+        const std::uint64_t told = set.lines.told(found[latest - 1]);
         bool is_wrong = false;
         for (unsigned i = latest - 1; i-- > 0;) {
-            const Line& stays = set.lines[found[i]];
-            if (is_ghost(stays.line)) continue;
-            is_wrong = is_wrong || stays.told < told;
+            if (!set.lines.is_held(found[i])) continue;
+            is_wrong = is_wrong || set.lines.told(found[i]) < told;
             if (is_wrong) touch(set, found[i]);
         }
-    }
-
-    // Returns whether a replay holds the last line of F for the oldest one.
-    static bool falls_out_first(const Set& set) {
-        const std::uint64_t told = set.lines[ways - 1].told;
-        for (const Line& stays : set.lines)
-            if (stays.told < told && !is_ghost(stays.line)) return false;
-        return true;
     }
 
     // Makes D the same as F: touches the oldest line that D holds older than one used before it,
@@ -220,42 +199,27 @@ class Filter {
     void put_in_order(Set& set) {
         unsigned left = ways;
         for (std::uint64_t latest = 0; left > 0; --left) {
-            const Line& next = set.lines[left - 1];
-            if (is_ghost(next.line)) continue;
-            if (next.told < latest) break;
-            latest = next.told;
+            if (!set.lines.is_held(left - 1)) continue;
+            if (set.lines.told(left - 1) < latest) break;
+            latest = set.lines.told(left - 1);
         }
         while (left-- > 0)
-            if (!is_ghost(set.lines[left].line)) touch(set, left);
+            if (set.lines.is_held(left)) touch(set, left);
         set.disorder = 0;
     }
 
-    void touch(Set& set, unsigned way) {
-        sink_.put(Event{EventKind::touch, set.lines[way].line & ~dirty});
-        set.lines[way].told = ++time_;
+    void touch(Set& set, unsigned rank) {
+        sink_.put(Event{EventKind::touch, set.lines.line(rank)});
+        set.lines.tell(rank, ++time_);
         set.disorder = ways;
-    }
-
-    // Lets a line that was just told of take the place of the last one.
-    static void enter(Set& set, Line line) {
-        move_to_front(set, ways - 1, line);
-        if (set.disorder > 0) --set.disorder;
-    }
-
-    static void move_to_front(Set& set, unsigned way, Line line) {
-        for (; way > 0; --way) set.lines[way] = set.lines[way - 1];
-        set.lines[0] = line;
     }
 
     void recency(std::uint64_t line) {
         Set& set = sets_[line % sets_.size()];
-        for (unsigned way = 0; way < ways; ++way) {
-            if ((set.lines[way].line & ~dirty) == line) {
-                if (way > 0) set.disorder = ways;
-                move_to_front(set, way, set.lines[way]);
-                return;
-            }
-        }
+        const unsigned rank = set.lines.find(line);
+        if (rank == ways) return;
+        if (rank > 0) set.disorder = ways;
+        set.lines.use(rank);
     }
 
     // Stores to a line are one event while the line is among the latest of the combining buffers.
@@ -283,15 +247,8 @@ class Filter {
     }
 
     void drop_line(std::uint64_t line) {
-        drop_if(sets_[line % sets_.size()],
-                [line](std::uint64_t held) { return (held & ~dirty) == line; });
-    }
-
-    template <class Gone>
-    static void drop_if(Set& set, Gone gone) {
-        for (Line& held : set.lines) {
-            if (!is_ghost(held.line) && gone(held.line)) held.line = (held.line & ~dirty) | ghost;
-        }
+        sets_[line % sets_.size()].lines.drop_if(
+            [line](std::uint64_t held) { return held == line; });
     }
 
     // Tells of `line`, whose page is in `slot`, in an event; returns the event's time.
@@ -361,9 +318,9 @@ class Filter {
     // Pages [first, first + count) lost their frames.
     void forget(std::uint64_t first, std::uint64_t count) {
         const auto gone = [first, count](std::uint64_t line) {
-            return (line & ~dirty) / lines_per_page - first < count && line != no_line;
+            return line / lines_per_page - first < count && line != no_line;
         };
-        for (Set& set : sets_) drop_if(set, gone);
+        for (Set& set : sets_) set.lines.drop_if(gone);
         for (PageEntry& entry : pages_) {
             if (entry.page - first < count) entry = PageEntry{no_page, 0, 0};
         }

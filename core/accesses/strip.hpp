@@ -171,6 +171,13 @@ class Strip {
         }
     }
 
+    // Returns where the line is that its set passed last, from StripLayout::sets on, in bytes. Code
+    // that tests this place alone adds StripLayout::line(store, 0) and StripLayout::used to it.
+    [[nodiscard]] std::uint64_t place_of(std::uint64_t address) const {
+        const unsigned index = index_of(address);
+        return index * sizeof(Set) + sets_[index].told * sizeof(std::uint64_t);
+    }
+
     // Returns the number of accesses so far, hidden ones included.
     [[nodiscard]] std::uint64_t accesses() const { return clock_; }
 

@@ -102,7 +102,7 @@ bool DrainCode::install() {
 // Adds the accesses of one execution of a block.
 class DrainCode::Execution {
   public:
-    Execution(const DrainCode& owner, DrainAssembler& code, const RecordedBlock& block)
+    Execution(DrainCode& owner, DrainAssembler& code, const RecordedBlock& block)
         : owner_(owner), code_(code), block_(block), looks_(code.label()), looked_(code.label()) {}
 
     void add() {
@@ -113,7 +113,7 @@ class DrainCode::Execution {
         code_.add(looked_);
         for (const RecordedAccess& access : block_.accesses) {
             if (access.kind <= RecordedAccess::Kind::store) {
-                passes_.push_back(code_.test(access, block_));
+                passes_.push_back(test(access));
             } else {
                 code_.set(DR_REG_RCX, reinterpret_cast<std::uint64_t>(&access));
                 code_.call(owner_.routine(Call::other));
@@ -131,9 +131,21 @@ class DrainCode::Execution {
     }
 
   private:
+    // Not where the place has mostly changed: where each iteration has an address of its own, and
+    // where those that stay in their lines are left out.
+    [[nodiscard]] bool remembers_place(const RecordedAccess& access) const {
+        const bool is_own = access.word != no_word && access.word >= block_.steady_words();
+        return !block_.loop || !(is_own || block_.leaves_out());
+    }
+    DrainPass test(const RecordedAccess& access) {
+        if (!remembers_place(access)) return code_.test(access, block_);
+        return code_.test_place(access, block_, owner_.next_place());
+    }
+
     void add(const DrainPass& pass) {
         const RecordedAccess& access = *pass.access;
         code_.add(pass.from);
+        if (pass.place != no_place) code_.test_other_places(pass);
         code_.copy(DR_REG_RDX, DR_REG_RAX);
         if (access.bytes > 8) {
             code_.set(DR_REG_RCX, reinterpret_cast<std::uint64_t>(&access));
@@ -144,10 +156,11 @@ class DrainCode::Execution {
             const bool store = access.kind == RecordedAccess::Kind::store;
             code_.call(owner_.routine(store ? Call::store : Call::load));
         }
+        if (pass.place != no_place) code_.remember_place(pass);
         code_.jump(pass.back);
     }
 
-    const DrainCode& owner_;
+    DrainCode& owner_;
     DrainAssembler& code_;
     const RecordedBlock& block_;
     instr_t* const looks_;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "tracer/dynamorio/drain_memory.hpp"
 #include "tracer/dynamorio/recorded_block.hpp"
 #include "tracer/qemu_plugin_api.h"
 
@@ -24,11 +25,14 @@ struct Vcpu;
 
 // The functions that the code calls. `at` is where the number of the block is.
 struct DrainFunctions {
-    void (*pass_load)(Tracer*, Vcpu*, std::uint64_t address, qemu_plugin_meminfo_t, AccessPlace);
-    void (*pass_store)(Tracer*, Vcpu*, std::uint64_t address, qemu_plugin_meminfo_t, AccessPlace);
+    // These three return where in the strip the line is then (Strip::place_of).
+    std::uint64_t (*pass_load)(Tracer*, Vcpu*, std::uint64_t address, qemu_plugin_meminfo_t,
+                               AccessPlace);
+    std::uint64_t (*pass_store)(Tracer*, Vcpu*, std::uint64_t address, qemu_plugin_meminfo_t,
+                                AccessPlace);
     // An access of more than 8 bytes that the strip did not hide as a whole.
-    void (*pass_pieces)(ThreadRecording*, const std::uint64_t* at, std::uint64_t address,
-                        const RecordedAccess*);
+    std::uint64_t (*pass_pieces)(ThreadRecording*, const std::uint64_t* at, std::uint64_t address,
+                                 const RecordedAccess*);
     // A string operation, or a non-temporal store.
     void (*other_access)(ThreadRecording*, const std::uint64_t* at, std::uint64_t,
                          const RecordedAccess*);
@@ -77,6 +81,8 @@ class DrainCode {
         return calls_[static_cast<unsigned>(call)];
     }
     const void* emit(DrainAssembler& code);
+    // Of DrainMemory::places. Where there are too many, two accesses have the same one.
+    int next_place() { return static_cast<int>(places_++ % drain_places); }
 
     Tracer& tracer_;
     const DrainFunctions functions_;
@@ -85,6 +91,7 @@ class DrainCode {
     Enter enter_ = nullptr;
     const void* cold_ = nullptr;
     const void* calls_[calls] = {};
+    std::atomic<unsigned> places_{0};
     std::mutex mutex_;  // of what follows
     byte* free_ = nullptr;
     byte* end_ = nullptr;

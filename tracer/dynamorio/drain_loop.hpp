@@ -15,19 +15,14 @@
 
 #include "core/address/units.hpp"
 #include "tracer/dynamorio/drain_assembler.hpp"
-#include "tracer/dynamorio/drained_loop.hpp"
+#include "tracer/dynamorio/drain_memory.hpp"
 
 namespace pagelens {
 
 class DrainLoop {
   public:
     DrainLoop(DrainAssembler& code, std::uint64_t number, const RecordedBlock& loop)
-        : code_(code),
-          number_(number),
-          loop_(loop),
-          leaves_out_(loop.counts() && loop.stays_in_lines()),
-          iteration_(code.label()),
-          end_(code.label()) {}
+        : code_(code), number_(number), loop_(loop), iteration_(code.label()), end_(code.label()) {}
 
     // The code of an iteration comes between `begin` and `end`.
     void begin() {
@@ -40,7 +35,7 @@ class DrainLoop {
         if (loop_.counts()) {
             count_iterations();
             code_.store_to(left(), DR_REG_RAX);
-            if (leaves_out_)
+            if (loop_.leaves_out())
                 code_.add(INSTR_CREATE_mov_st(code_.context(), left_out(), OPND_CREATE_INT32(0)));
         } else {
             jump_if_next_is_iteration(OP_jne, end_);
@@ -50,7 +45,7 @@ class DrainLoop {
 
     void end() {
         change_steady_words();
-        if (leaves_out_) {
+        if (loop_.leaves_out()) {
             end_iteration(OP_je, end_);
             leave_out();
         } else if (loop_.counts()) {
@@ -70,8 +65,8 @@ class DrainLoop {
     static opnd_t of_loop(std::size_t offset) {
         return A::memory(recording_register, static_cast<int>(offset));
     }
-    static opnd_t left() { return of_loop(offsetof(DrainedLoop, iterations_left)); }
-    static opnd_t left_out() { return of_loop(offsetof(DrainedLoop, iterations_left_out)); }
+    static opnd_t left() { return of_loop(offsetof(DrainMemory, iterations_left)); }
+    static opnd_t left_out() { return of_loop(offsetof(DrainMemory, iterations_left_out)); }
 
     void next_loop_word() {
         code_.add_constant(at_register, 8 * static_cast<int>(loop_.loop_words()));
@@ -218,7 +213,6 @@ class DrainLoop {
     DrainAssembler& code_;
     const std::uint64_t number_;
     const RecordedBlock& loop_;
-    const bool leaves_out_;
     instr_t* const iteration_;
     instr_t* const end_;
 };

@@ -96,10 +96,11 @@ struct RecordedBlock {
         return std::atomic_ref(executions).load(std::memory_order_relaxed) / worthwhile <
                std::atomic_ref(runs).load(std::memory_order_relaxed);
     }
-    // Whether it is likely that no access comes to another line for several iterations.
-    [[nodiscard]] bool stays_in_lines() const {
+    // Of a loop, whether its code leaves out iterations: it is likely that no access comes to
+    // another line for several of them.
+    [[nodiscard]] bool leaves_out() const {
         constexpr std::int64_t most = line_bytes / 4;
-        if (accesses.size() > 4) return false;  // one or the other soon does
+        if (!counts() || accesses.size() > 4) return false;  // one or the other soon does
         for (std::size_t i = 0; i < strides.size(); ++i)
             if (i != counter && (strides[i] < -most || strides[i] > most)) return false;
         return true;

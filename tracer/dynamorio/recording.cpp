@@ -43,9 +43,10 @@ void pass(Tracer& owner, Vcpu& vcpu, std::uint64_t address, bool store, unsigned
 }
 
 template <bool store>
-void pass_line(Tracer* tracer, Vcpu* vcpu, std::uint64_t address, qemu_plugin_meminfo_t info,
-               AccessPlace place) {
+std::uint64_t pass_line(Tracer* tracer, Vcpu* vcpu, std::uint64_t address,
+                        qemu_plugin_meminfo_t info, AccessPlace place) {
     tracer->pass<store>(*vcpu, address, info, place);
+    return vcpu->strip.place_of(address);
 }
 
 }  // namespace
@@ -145,6 +146,7 @@ const DrainFunctions ThreadRecording::functions{
            const RecordedAccess* access) {
             pass_pieces(self->tracer_, self->vcpu_, address,
                         access->kind == RecordedAccess::Kind::store, access->bytes, access->place);
+            return self->vcpu_.strip.place_of(address);
         },
     .other_access =
         [](ThreadRecording* self, const std::uint64_t* at, std::uint64_t,

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "tracer/dynamorio/drain_code.hpp"
-#include "tracer/dynamorio/drained_loop.hpp"
+#include "tracer/dynamorio/drain_memory.hpp"
 #include "tracer/dynamorio/recorded_block.hpp"
 #include "tracer/tracer.hpp"
 
@@ -44,7 +44,7 @@ struct ThreadSlots {
     std::uint64_t untraced;  // instructions that only were counted
 };
 
-class ThreadRecording : public DrainedLoop {
+class ThreadRecording : public DrainMemory {
   public:
     static constexpr std::size_t capacity = 8192;     // words
     static constexpr std::size_t block_limit = 1024;  // words that one block needs, at most
