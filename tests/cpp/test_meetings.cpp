@@ -15,7 +15,7 @@ using namespace pagelens;
 
 namespace {
 
-constexpr std::uint64_t meets_all = 3;  // the number of ranks
+constexpr std::uint64_t meets_all = 8;  // at least the number of ranks
 
 // What a rank does up to a meeting.
 struct Part {
@@ -27,38 +27,38 @@ using Ranks = std::vector<std::vector<Part>>;
 // Ranks that could do this: what one waits for, another one has begun with no knowledge of it.
 class Drawn {
   public:
-    explicit Drawn(std::uint32_t seed) : engine_(seed) {
+    explicit Drawn(std::uint32_t seed) : ranks(2 + seed % 7), engine_(seed) {
         for (int step = 0; step < 40; ++step) {
             switch (below(7)) {
                 case 0:
                 case 1:
-                    send(below(3), below(3), below(2));
+                    send(below(size()), below(size()), below(2));
                     break;
                 case 2:
                     receive();
                     break;
                 case 3:
-                    collective(below(3));
+                    collective(below(size()));
                     break;
                 case 4:
-                    exchange(below(3));
+                    exchange(below(size()));
                     break;
                 case 5:
                     wait_as_sender();
                     break;
                 default:
                     if (below(4) == 0)
-                        for (std::uint32_t rank = 0; rank < 3; ++rank) add(rank, meets_all);
+                        for (std::uint32_t rank = 0; rank < size(); ++rank) add(rank, meets_all);
             }
         }
         while (!sent_.empty()) receive();
         while (!received_.empty()) wait_as_sender();
-        for (std::uint32_t rank = 0; rank < 3; ++rank) add(rank, 0);
+        for (std::uint32_t rank = 0; rank < size(); ++rank) add(rank, 0);
     }
 
     // Keeps a part of each rank's run, as a trace does that begins late and is cut.
     void cut() {
-        for (std::size_t rank = 0; rank < 3; ++rank) {
+        for (std::size_t rank = 0; rank < size(); ++rank) {
             auto& parts = ranks[rank];
             parts.resize(1 + below(static_cast<std::uint32_t>(parts.size())));
             const auto met = std::ranges::find(parts, meets_all, &Part::meeting);
@@ -73,8 +73,10 @@ class Drawn {
         }
     }
 
-    Ranks ranks{3};
-    std::vector<KnownPlaces> places{std::vector<KnownPlaces>(3, {{}, {}})};
+    [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks.size()); }
+
+    Ranks ranks;
+    std::vector<KnownPlaces> places{std::vector<KnownPlaces>(ranks.size(), {{}, {}})};
 
   private:
     struct Message {
@@ -99,7 +101,7 @@ class Drawn {
     // Of a place with tag 1, receives are posted before or after the send, and the sender waits for
     // them some time later. Others are requests from any source, which come to no place.
     void send(std::uint32_t from, std::uint32_t to, std::uint32_t tag) {
-        const std::uint32_t place = (from * 3 + to) * 2 + tag;
+        const std::uint32_t place = (from * size() + to) * 2 + tag;
         const std::uint32_t turn = turns_[place]++;
         const bool is_early = below(2) == 0, comes = tag == 1 && below(4) > 0;
         if (comes && is_early) meet(to, {true, false, place, turn});
@@ -116,7 +118,7 @@ class Drawn {
     }
     // A receiver and a sender wait for each other.
     void exchange(std::uint32_t from) {
-        const std::uint32_t to = (from + 1) % 3, place = 40 + from, turn = turns_[place]++;
+        const std::uint32_t to = (from + 1) % size(), place = 200 + from, turn = turns_[place]++;
         meet(from, {true, true, place, turn, true});
         meet(to, {true, true, place, turn});
     }
@@ -129,10 +131,10 @@ class Drawn {
     }
     // All but one rank, which each wait for each other, or one waits, or all wait for one.
     void collective(std::uint32_t without) {
-        const std::uint32_t kind = below(3), place = 20 + without * 3 + kind;
+        const std::uint32_t kind = below(3), place = 150 + without * 3 + kind;
         const std::uint32_t turn = turns_[place]++;
         bool is_first = true;
-        for (std::uint32_t rank = 0; rank < 3; ++rank) {
+        for (std::uint32_t rank = 0; rank < size(); ++rank) {
             if (rank == without) continue;
             const bool is_root = std::exchange(is_first, false);
             meet(rank, {kind == 0 || (kind == 1) != is_root, kind == 0 || (kind == 1) == is_root,
@@ -189,9 +191,9 @@ double slow_seconds(const Ranks& ranks, double a, double b) {
 }
 
 RankPaths paths_of(const Drawn& drawn) {
-    std::vector<RankSegments> segments(3);
+    std::vector<RankSegments> segments(drawn.size());
     std::uint32_t most = 0;
-    for (std::size_t rank = 0; rank < 3; ++rank) {
+    for (std::size_t rank = 0; rank < drawn.size(); ++rank) {
         RankSegments& its = segments[rank];
         its.places = drawn.places[rank];
         std::uint32_t rounds = 0;
@@ -215,7 +217,7 @@ struct Moments {
 std::vector<std::vector<Moments>> order_in_job(const Drawn& drawn) {
     std::vector<Process> processes;
     std::vector<std::vector<Moments>> found;
-    for (std::size_t rank = 0; rank < 3; ++rank) {
+    for (std::size_t rank = 0; rank < drawn.size(); ++rank) {
         std::vector<Op> ops;
         std::vector<VirtualPage> pages;
         for (const Part& part : drawn.ranks[rank]) {
@@ -245,7 +247,7 @@ std::vector<std::vector<Moments>> order_in_job(const Drawn& drawn) {
 }  // namespace
 
 TEST_CASE("the longest path through the segments of ranks is the time of a slow count") {
-    for (std::uint32_t seed = 0; seed < 100; ++seed) {
+    for (std::uint32_t seed = 0; seed < 300; ++seed) {
         const Drawn drawn(seed);
         const RankPaths paths = paths_of(drawn);
         const auto longest = paths.longest(0, 0);
@@ -255,11 +257,12 @@ TEST_CASE("the longest path through the segments of ranks is the time of a slow 
                 found = std::max(found, a * instructions + b * lines);
             CHECK(found == doctest::Approx(slow_seconds(drawn.ranks, a, b)));
             const auto waits = paths.waits(0, a, b);
-            for (std::size_t rank = 0; rank < 3; ++rank) {
+            for (std::size_t rank = 0; rank < drawn.size(); ++rank) {
                 double busy = 0;
                 for (const Part& part : drawn.ranks[rank])
                     busy += a * part.instructions + b * part.lines;
-                for (std::size_t other = 0; other < 3; ++other) busy += waits[rank * 3 + other];
+                for (std::size_t other = 0; other < drawn.size(); ++other)
+                    busy += waits[rank * drawn.size() + other];
                 CHECK(busy == doctest::Approx(found));
             }
         }
@@ -267,28 +270,31 @@ TEST_CASE("the longest path through the segments of ranks is the time of a slow 
 }
 
 TEST_CASE("in a job, no rank goes on before all that it waits for have come") {
-    for (std::uint32_t seed = 0; seed < 100; ++seed) {
+    for (std::uint32_t seed = 0; seed < 300; ++seed) {
         const Drawn drawn(seed);
         const auto moments = order_in_job(drawn);
         std::size_t lines = 0, expected = 0;
-        for (std::size_t rank = 0; rank < 3; ++rank) {
+        for (std::size_t rank = 0; rank < drawn.size(); ++rank) {
             for (std::size_t i = 0; i < drawn.ranks[rank].size(); ++i) {
                 const Part& part = drawn.ranks[rank][i];
                 expected += static_cast<std::size_t>(part.lines);
                 lines = std::max(lines, moments[rank][i].last);
                 const Meeting wait = unpacked(part.meeting);
                 if (!is_of_some(part.meeting) || !wait.waits) continue;
-                for (std::size_t other = 0; other < 3; ++other) {
+                for (std::size_t other = 0; other < drawn.size(); ++other) {
                     for (std::size_t j = 0; j < drawn.ranks[other].size(); ++j) {
                         const std::uint64_t its = drawn.ranks[other][j].meeting;
                         const Meeting come = unpacked(its);
                         if (!is_of_some(its) || !come.comes || come.place != wait.place ||
                             come.turn != wait.turn)
                             continue;
+                        if (other == rank) continue;
+                        std::size_t goes_on = ~std::size_t{0}, has_come = 0;
                         for (std::size_t later = i + 1; later < moments[rank].size(); ++later)
-                            for (std::size_t before = 0; before <= j; ++before)
-                                if (other != rank)
-                                    CHECK(moments[rank][later].first > moments[other][before].last);
+                            goes_on = std::min(goes_on, moments[rank][later].first);
+                        for (std::size_t before = 0; before <= j; ++before)
+                            has_come = std::max(has_come, moments[other][before].last);
+                        CHECK(goes_on > has_come);
                     }
                 }
             }
