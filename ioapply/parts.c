@@ -11,16 +11,23 @@
 #define _GNU_SOURCE
 #include "ioapply/parts.h"
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_READ /* glibc 2.35 */
+#define MADV_POPULATE_READ 22
+#endif
+
 enum { BOUNCE_ALIGNMENT = 4096, LEAST_PART = 1 << 20 };
 
 static size_t most_threads = 1;
+static bool can_ask_for_memory; /* Linux 5.14 and later */
 
 struct part {
     const struct direct_file* direct;
@@ -33,9 +40,19 @@ struct part {
     int under_way; /* atomic; the kernel makes it 0 when the thread has ended */
 };
 
+/* The kernel brings the pages in, as the write would. */
+static bool all_is_readable(const char* buffer, size_t size) {
+    const uintptr_t first = (uintptr_t)buffer / BOUNCE_ALIGNMENT * BOUNCE_ALIGNMENT;
+    const size_t bytes = (uintptr_t)buffer + size - first;
+    return syscall(SYS_madvise, first, bytes, MADV_POPULATE_READ) == 0;
+}
+
 void parts_begin(void) {
     const char* wanted = getenv("PAGELENS_IO_THREADS");
     const long threads = wanted ? atol(wanted) : 1;
+    const int saved_errno = errno;
+    can_ask_for_memory = all_is_readable((const char*)&most_threads, 1);
+    errno = saved_errno;
     most_threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : (size_t)threads;
 }
 
@@ -92,7 +109,10 @@ static size_t parts_of(const struct direct_file* direct, size_t size, off64_t of
 size_t write_in_parts(const struct direct_file* direct, const char* buffer, size_t size,
                       off64_t offset, char* memory) {
     struct part parts[MOST_THREADS];
-    const size_t count = parts_of(direct, size, offset), block = direct->file_alignment;
+    size_t count = parts_of(direct, size, offset);
+    /* write(2) writes nothing behind memory that it cannot read, but a later part would. */
+    if (count > 1 && can_ask_for_memory && !all_is_readable(buffer, size)) count = 1;
+    const size_t block = direct->file_alignment;
     const size_t each = (size / count + block - 1) / block * block; /* of the last one the rest */
     const size_t bounce = BOUNCE_BYTES / count / BOUNCE_ALIGNMENT * BOUNCE_ALIGNMENT;
     for (size_t i = 0; i < count; i++) {
