@@ -72,7 +72,7 @@ def test_a_run_of_which_little_was_traced_says_so_first() -> None:
 def test_few_simulated_lines_are_said_first_if_they_leave_the_time_open(
     share: float, width: float, place: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Intervals, "_half_width", lambda self, figure: width * figure(self.times))
+    monkeypatch.setattr(Intervals, "by_stretches", lambda self, policy: width)
     ensemble = synthetic.ensemble(nodes=16)
     placements = ensemble.tables.placements.with_columns(simulated_share=share)
     tables = dataclasses.replace(ensemble.tables, placements=placements)

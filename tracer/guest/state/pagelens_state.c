@@ -103,10 +103,12 @@ static int pageblock_type(struct page *page)
  */
 static bool may_migrate(struct page *page)
 {
+	struct folio *folio = page_folio(page);
+
 	if (PageCompound(page) || PageReserved(page) || PageSlab(page))
 		return false;
-	if (PageLRU(page) && PageAnon(page) && !PageSwapCache(page) &&
-	    page_count(page) > page_mapcount(page))
+	if (PageLRU(page) && folio_test_anon(folio) && !folio_test_swapcache(folio) &&
+	    folio_ref_count(folio) > folio_mapcount(folio))
 		return false;
 	return PageLRU(page) || page_mapped(page);
 }
