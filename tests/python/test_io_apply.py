@@ -227,7 +227,7 @@ def test_a_comparison_finds_files_that_differ(
     [
         (1.0, 1.2, "takes 20% longer: do not apply it"),
         (0.5, 1.2, "takes 20% longer, though it takes 50% less processor time: do not apply it"),
-        (1.0, 0.7, "is 30% faster"),
+        (1.0, 0.7, "takes 30% less time"),
         (0.8, 1.01, "is as fast, and takes 20% less processor time"),
         (1.0, 0.99, "it is not worth it"),
     ],

@@ -223,7 +223,7 @@ def run_command(
     threads: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Let N threads share a direct write of 2 MiB or more over data."
+            min=1, metavar="N", help="Let N threads share a direct write of 2 MiB or more within a file."
         ),
     ] = 1,
     buffer: Annotated[
@@ -255,7 +255,7 @@ def run_command(
     machine: MachineName = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a program with its large writes made direct, or other advice, or measure what that gains.
+    """Run a program with direct large writes or other advice, or measure what that gains.
 
     A preloaded library makes them direct. What it cannot prove safe stays unchanged.
     --compare records the program first, and also compares the files it writes.

@@ -74,7 +74,7 @@ def _verdict(cpu_s: float, wall_s: float, found: Compared) -> str:
         " But some runs of the faster way took as long as some of the slower one." if found.overlap else ""
     )
     if wall > 0:
-        return f"With the advice the program is {wall:.0%} faster.{doubt}"
+        return f"With the advice the program takes {wall:.0%} less time.{doubt}"
     less = f", though it takes {cpu:.0%} less processor time" if cpu >= WORTH else ""
     return f"With the advice the program takes {-wall:.0%} longer{less}: do not apply it.{doubt}"
 
