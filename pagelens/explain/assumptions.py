@@ -31,22 +31,28 @@ def assumptions(
     if ensemble.phase is not None:
         rows = rows.filter(pl.col("phase") == ensemble.phase)
     sums = rows.group_by("value", "factor", "policy", "node").agg(pl.col("time_s").sum())
-    medians = {
+    times = {
         (value, factor, policy): seconds
-        for value, factor, policy, seconds in sums.group_by("value", "factor", "policy")
-        .agg(pl.col("time_s").median())
+        for value, factor, policy, seconds in sums.sort("node")
+        .group_by("value", "factor", "policy", maintain_order=True)
+        .agg("time_s")
         .iter_rows()
     }
     as_it_is = {remedy.policy: remedy.gain_median for remedy in remedies}
 
     def gains(value: str, factor: float) -> Gains:
-        before = medians[value, factor, ensemble.baseline]
-        return {name: before / medians[value, factor, name] for name in as_it_is}
+        before = times[value, factor, ensemble.baseline]
+        of = {name: times[value, factor, name] for name in as_it_is}
+        # A policy may have fewer nodes than the baseline. Only those of both compare.
+        return {
+            name: float(np.median(before[: len(after)]) / np.median(after[: len(before)]))
+            for name, after in of.items()
+        }
 
     of_times = {
         name: {factor: gains(name, factor) for factor in factors_of(sourced)}
         for name, sourced in assumed_values(ensemble.machine).items()
-        if (name, factors_of(sourced)[0], ensemble.baseline) in medians
+        if (name, factors_of(sourced)[0], ensemble.baseline) in times
     }
     stated = {each.name: each.value for each in stated_values(ensemble.machine)}
     found = (

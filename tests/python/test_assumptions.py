@@ -1,10 +1,12 @@
 """Values that a machine file only assumes: explain tries others, and says which would turn its conclusion."""
 
+import dataclasses
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import polars
 import pytest
 import synthetic
 from machine_roles import CACHE_MODE, HYBRID_MODE, INCLUSIVE_L3
@@ -14,7 +16,7 @@ from pagelens.accesses.declared import declared
 from pagelens.ensemble import Scaled
 from pagelens.ensemble.scale import shrink
 from pagelens.explain.assumption_words import assumed_in_words
-from pagelens.explain.assumptions import _around, _assumption
+from pagelens.explain.assumptions import _around, _assumption, assumptions
 from pagelens.explain.model import Assumption
 from pagelens.explain.verdict import Verdict
 from pagelens.frames import Node, policies
@@ -89,6 +91,23 @@ def test_a_conclusion_names_the_assumed_value_that_turns_it() -> None:
         f"ddr.bandwidth = 40 GB/s is assumed: this conclusion holds from 13 GB/s to {of.holds_to}, and above "
         "that '2m' gains more than 2%." in found.conclusion.sentences
     )
+
+
+def test_a_policy_with_fewer_nodes_is_compared_on_these_alone() -> None:
+    """A slow node that only the baseline has says nothing about the remedy."""
+    machine = with_assumed("ddr.bandwidth", "40 GB/s").model_copy(update={"dram": None})
+    workload = pl.workload("random-access", size="32MiB")
+    ensemble = pl.simulate(workload, machine, ranks=1, policies=["aged", "2m"], nodes=2, seed=1)
+    remedies = pl.explain(ensemble).remedies
+    policy, node = polars.col("policy"), polars.col("node")
+    times = ensemble.tables.assumed.filter((policy == "aged") | (node == 0))
+    slower = polars.when((policy == "aged") & (node == 1)).then(9.0).otherwise(1.0)
+
+    def found(assumed: polars.DataFrame) -> list[Assumption]:
+        tables = dataclasses.replace(ensemble.tables, assumed=assumed)
+        return assumptions(dataclasses.replace(ensemble, tables=tables), remedies)
+
+    assert found(times.with_columns(polars.col("time_s") * slower)) == found(times.filter(node == 0))
 
 
 @pytest.mark.parametrize(
