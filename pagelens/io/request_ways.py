@@ -35,19 +35,19 @@ def merged(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     total, count = _run_totals(frame)
     where = buffered(frame) & (count >= _FEWEST_MERGED)
     sizes = sizes_of(frame)
-    best: tuple[float, int, Cost] | None = None
-    for request in REQUESTS:
-        some = where & (sizes < request)
-        cost = _in_requests(frame, io, now, some, request, total, lambda path: path)
-        if cost is not None and (best is None or _spent(cost) < best[0]):
-            best = (_spent(cost), request, cost)
+
+    def cost_in(request: int) -> Cost | None:
+        return _in_requests(frame, io, now, where & (sizes < request), request, total, lambda path: path)
+
+    best = _cheapest(cost_in)
     if best is None:
         return None
+    request, cost = best
     return Option(
         "merge",
-        f"requests merged to {format_binary_size(best[1])}",
+        f"requests merged to {format_binary_size(request)}",
         "a larger buffer in the program (setvbuf, a block size)",
-        best[2],
+        cost,
     )
 
 
@@ -87,21 +87,28 @@ def merged_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
         return None
     total, _ = _run_totals(frame)
     where = buffered(frame)
-    best: tuple[float, int, Cost] | None = None
-    for request in REQUESTS:
+
+    def cost_in(request: int) -> Cost | None:
         some = where & (total >= request)
         after = predict(made_direct(frame, some), io)
-        cost = _in_requests(frame, io, after, some, request, total, direct_path)
-        if cost is not None and (best is None or _spent(cost) < best[0]):
-            best = (_spent(cost), request, cost)
+        return _in_requests(frame, io, after, some, request, total, direct_path)
+
+    best = _cheapest(cost_in)
     if best is None:
         return None
+    request, cost = best
     return Option(
         "merge-direct",
-        f"direct requests of {format_binary_size(best[1])}",
+        f"direct requests of {format_binary_size(request)}",
         "O_DIRECT, and an aligned buffer of that size",
-        best[2],
+        cost,
     )
+
+
+def _cheapest(cost_in: Callable[[int], Cost | None]) -> tuple[int, Cost] | None:
+    """Return the size of requests that takes least time, and what it costs."""
+    found = [(request, cost) for request in REQUESTS if (cost := cost_in(request)) is not None]
+    return min(found, key=lambda each: _spent(each[1]), default=None)
 
 
 def _spent(cost: Cost) -> float:
