@@ -99,7 +99,8 @@ static int pageblock_type(struct page *page)
 
 /* Compaction takes what lies on an LRU list, or is on its way there (lru_add_drain_all()), and of
  * that single pages only. It leaves anonymous pages that more than page tables refer to: they are
- * pinned (isolate_migratepages_block()).
+ * pinned (isolate_migratepages_block()). The page tables that map a single page are counted in its
+ * _mapcount; the functions that read it are others in 6.1 than in 6.12, and not all are exported.
  */
 static bool may_migrate(struct page *page)
 {
@@ -108,7 +109,7 @@ static bool may_migrate(struct page *page)
 	if (PageCompound(page) || PageReserved(page) || PageSlab(page))
 		return false;
 	if (PageLRU(page) && folio_test_anon(folio) && !folio_test_swapcache(folio) &&
-	    folio_ref_count(folio) > folio_mapcount(folio))
+	    folio_ref_count(folio) > atomic_read(&page->_mapcount) + 1)
 		return false;
 	return PageLRU(page) || page_mapped(page);
 }
