@@ -86,7 +86,21 @@
     DO(MPI_Ineighbor_alltoallw, mpi_ineighbor_alltoallw, mpi_starts_meeting_neighbours, 8) \
     DO(MPI_Win_create, mpi_win_create, mpi_makes_window, 4) \
     DO(MPI_Win_allocate, mpi_win_allocate, mpi_allocates_window, 3) \
-    DO(MPI_Win_allocate_shared, mpi_win_allocate_shared, mpi_allocates_window, 3)
+    DO(MPI_Win_allocate_shared, mpi_win_allocate_shared, mpi_allocates_window, 3) \
+    DO(MPI_File_read_all, mpi_file_read_all, mpi_meets_in_file, 0) \
+    DO(MPI_File_write_all, mpi_file_write_all, mpi_meets_in_file, 0) \
+    DO(MPI_File_read_at_all, mpi_file_read_at_all, mpi_meets_in_file, 0) \
+    DO(MPI_File_write_at_all, mpi_file_write_at_all, mpi_meets_in_file, 0) \
+    DO(MPI_File_read_all_begin, mpi_file_read_all_begin, mpi_meets_in_file, 0) \
+    DO(MPI_File_write_all_begin, mpi_file_write_all_begin, mpi_meets_in_file, 0) \
+    DO(MPI_File_read_at_all_begin, mpi_file_read_at_all_begin, mpi_meets_in_file, 0) \
+    DO(MPI_File_write_at_all_begin, mpi_file_write_at_all_begin, mpi_meets_in_file, 0) \
+    DO(MPI_File_read_ordered, mpi_file_read_ordered, mpi_meets_in_file, 0) \
+    DO(MPI_File_write_ordered, mpi_file_write_ordered, mpi_meets_in_file, 0) \
+    DO(MPI_File_iread_all, mpi_file_iread_all, mpi_starts_in_file, 4) \
+    DO(MPI_File_iwrite_all, mpi_file_iwrite_all, mpi_starts_in_file, 4) \
+    DO(MPI_File_iread_at_all, mpi_file_iread_at_all, mpi_starts_in_file, 5) \
+    DO(MPI_File_iwrite_at_all, mpi_file_iwrite_at_all, mpi_starts_in_file, 5)
 
 #define CALLS(DO) \
     DO(MPI_Barrier, mpi_barrier, mpi_meets, 0) DO(MPI_Mprobe, mpi_mprobe, mpi_probes, 0) \
@@ -120,22 +134,33 @@
     DO(MPI_Win_start, mpi_win_start, mpi_begins_access, 0) \
     DO(MPI_Win_complete, mpi_win_complete, mpi_ends_access, 0) \
     DO(MPI_Win_wait, mpi_win_wait, mpi_ends_exposure, 0) \
-    DO(MPI_Win_test, mpi_win_test, mpi_tries_to_end_exposure, 0)
+    DO(MPI_Win_test, mpi_win_test, mpi_tries_to_end_exposure, 0) \
+    DO(MPI_Psend_init, mpi_psend_init, mpi_makes_partitioned_send, 4) \
+    DO(MPI_Precv_init, mpi_precv_init, mpi_makes_partitioned_receive, 4) \
+    DO(MPI_Pready, mpi_pready, mpi_makes_ready, 0) \
+    DO(MPI_Pready_range, mpi_pready_range, mpi_makes_range_ready, 0) \
+    DO(MPI_Pready_list, mpi_pready_list, mpi_makes_list_ready, 0) \
+    DO(MPI_File_open, mpi_file_open, mpi_opens_file, 0) \
+    DO(MPI_File_close, mpi_file_close, mpi_closes_file, 0) \
+    DO(MPI_File_set_view, mpi_file_set_view, mpi_meets_in_file, 0) \
+    DO(MPI_File_set_size, mpi_file_set_size, mpi_meets_in_file, 0) \
+    DO(MPI_File_seek_shared, mpi_file_seek_shared, mpi_meets_in_file, 0) \
+    DO(MPI_File_sync, mpi_file_sync, mpi_syncs_file, 0)
 
 /* Here it is not known for whom a rank waits; or the run begins or ends. */
 #define WAITS(DO) \
     DO(MPI_Init, mpi_init) DO(MPI_Init_thread, mpi_init_thread) DO(MPI_Finalize, mpi_finalize) \
     DO(MPI_Intercomm_create, mpi_intercomm_create) \
-    DO(MPI_Probe, mpi_probe) DO(MPI_Mrecv, mpi_mrecv) \
+    DO(MPI_Probe, mpi_probe) DO(MPI_Mrecv, mpi_mrecv) DO(MPI_Parrived, mpi_parrived) \
     DO(MPI_Win_lock, mpi_win_lock) DO(MPI_Win_unlock, mpi_win_unlock) \
     DO(MPI_Win_flush, mpi_win_flush) DO(MPI_Win_lock_all, mpi_win_lock_all) \
     DO(MPI_Win_unlock_all, mpi_win_unlock_all) DO(MPI_Win_flush_all, mpi_win_flush_all) \
-    DO(MPI_File_open, mpi_file_open) DO(MPI_File_close, mpi_file_close) \
-    DO(MPI_File_set_view, mpi_file_set_view) DO(MPI_File_set_size, mpi_file_set_size) \
-    DO(MPI_File_sync, mpi_file_sync) \
-    DO(MPI_File_read_all, mpi_file_read_all) DO(MPI_File_write_all, mpi_file_write_all) \
-    DO(MPI_File_read_at_all, mpi_file_read_at_all) \
-    DO(MPI_File_write_at_all, mpi_file_write_at_all)
+    DO(MPI_Win_flush_local, mpi_win_flush_local) \
+    DO(MPI_Win_flush_local_all, mpi_win_flush_local_all) \
+    DO(MPI_File_read_all_end, mpi_file_read_all_end) \
+    DO(MPI_File_write_all_end, mpi_file_write_all_end) \
+    DO(MPI_File_read_at_all_end, mpi_file_read_at_all_end) \
+    DO(MPI_File_write_at_all_end, mpi_file_write_at_all_end)
 /* clang-format on */
 
 /* The frame of the outermost call under way; NULL: none. */

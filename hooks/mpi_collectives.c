@@ -112,15 +112,15 @@ static void after_meeting_neighbours(struct mpi_call* call) {
     mpi_add_request(&made);
 }
 
-static void add_collective(const struct mpi_call* call, int request) {
+void mpi_add_collective(const struct mpi_call* call, int request) {
     const struct mpi_request made = {.handle = mpi_pointed_handle(call, request),
                                      .kind = MPI_COLLECTIVE,
                                      .is_active = true,
                                      .receive.turn = call->turn};
     mpi_add_request(&made);
 }
-static void after_rooted(struct mpi_call* call) { add_collective(call, 2); }
-static void after_meeting(struct mpi_call* call) { add_collective(call, 1); }
+static void after_rooted(struct mpi_call* call) { mpi_add_collective(call, 2); }
+static void after_meeting(struct mpi_call* call) { mpi_add_collective(call, 1); }
 
 static long communicator_at(const struct mpi_call* call) {
     return call->language == MPI_C

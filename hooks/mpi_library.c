@@ -74,8 +74,8 @@ static bool fill_in(void* library) {
     known.comm_rank = find(library, "PMPI_Comm_rank");
     known.comm_test_inter = find(library, "PMPI_Comm_test_inter");
     known.comm_group = find(library, "PMPI_Comm_group");
-    static const char* const from_fortran[MPI_HANDLE_KINDS] = {"PMPI_Comm_f2c", "PMPI_Type_f2c",
-                                                               "PMPI_Group_f2c", "PMPI_Win_f2c"};
+    static const char* const from_fortran[MPI_HANDLE_KINDS] = {
+        "PMPI_Comm_f2c", "PMPI_Type_f2c", "PMPI_Group_f2c", "PMPI_Win_f2c", "PMPI_File_f2c"};
     for (int kind = 0; kind < MPI_HANDLE_KINDS; ++kind) /* macros in MPICH */
         known.from_fortran[kind] = find(library, from_fortran[kind]);
     known.test_cancelled = find(library, "PMPI_Test_cancelled");

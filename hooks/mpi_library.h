@@ -11,7 +11,14 @@ enum { MPI_MOST_ARGUMENTS = 13 };
 typedef long mpi_function(long, long, long, long, long, long, long, long, long, long, long, long,
                           long);
 enum mpi_language { MPI_C, MPI_FORTRAN, MPI_C_LARGE /* with counts of the type MPI_Count */ };
-enum mpi_handle_kind { MPI_COMMUNICATOR, MPI_TYPE, MPI_GROUP, MPI_WINDOW, MPI_HANDLE_KINDS };
+enum mpi_handle_kind {
+    MPI_COMMUNICATOR,
+    MPI_TYPE,
+    MPI_GROUP,
+    MPI_WINDOW,
+    MPI_FILE,
+    MPI_HANDLE_KINDS
+};
 
 /* MPICH and all that share its binary interface have handles of the type int. Those of Open MPI are
  * pointers. Fortran's are of the type int in both. */

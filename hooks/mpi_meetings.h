@@ -79,7 +79,16 @@ extern const struct mpi_role mpi_sends, /* destination, tag, communicator: the s
     mpi_fences,                         /* assertion, window */
     mpi_exposes, mpi_begins_access,     /* group, assertion, window */
     mpi_ends_access, mpi_ends_exposure, /* window */
-    mpi_tries_to_end_exposure;          /* window, flag */
+    mpi_tries_to_end_exposure,          /* window, flag */
+    mpi_opens_file,                     /* communicator, name, mode, hints, pointer to a file */
+    mpi_closes_file,                    /* pointer to a file */
+    mpi_meets_in_file, mpi_syncs_file,  /* file: all of its ranks wait for all */
+    mpi_starts_in_file,                 /* request; the file is the first argument of all */
+    mpi_makes_partitioned_send,         /* destination, tag, communicator, hints, request */
+    mpi_makes_partitioned_receive,      /* the same with a source */
+    mpi_makes_ready,                    /* partition, request */
+    mpi_makes_range_ready,              /* first and last partition, request */
+    mpi_makes_list_ready;               /* count, partitions, request */
 
 static inline long mpi_argument(const struct mpi_call* call, int place) {
     return call->arguments[call->first + place];
@@ -104,6 +113,9 @@ static inline const struct mpi_communicator* mpi_its_communicator(const struct m
 
 /* A rank waits for each of its neighbours to begin the collective call of this turn. */
 void mpi_tell_neighbours(const struct mpi_turn* turn, const int* sources, int count);
+
+/* Adds the request at this place, which waits for the call's turn. */
+void mpi_add_collective(const struct mpi_call* call, int request);
 
 /* Returns how many ranks a communicator has if it has all of them; otherwise 0. */
 uint64_t mpi_all_ranks(const struct mpi_call* call, long communicator);

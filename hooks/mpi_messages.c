@@ -262,7 +262,8 @@ static void start(struct mpi_request* request) {
     request->is_told = false;
     if (request->kind == MPI_SEND) {
         mpi_next_turn(&request->sent, MPI_COMES);
-        mpi_tell(&request->sent, true, false);
+        request->ready = 0;
+        if (!request->partitions) mpi_tell(&request->sent, true, false);
     } else {
         post(&request->receive);
         if (!request->receive.is_any) mpi_tell(&request->receive.turn, true, false);

@@ -13,6 +13,7 @@ struct mpi_request {
     enum mpi_request_kind kind;
     bool is_persistent, is_active, is_told; /* told: the tracer knows that the rank waits for it */
     bool waits_for_receive;                 /* the send does */
+    int partitions, ready;                  /* of a send by parts: all, and those that may go */
     struct mpi_turn sent;
     struct mpi_receive receive; /* of a collective call: the turn alone */
     const int* sources;         /* of a neighbourhood collective, whose turn `receive` has */

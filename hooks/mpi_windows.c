@@ -1,7 +1,8 @@
 /*
- * Windows: how ranks wait for each other around what they read and write in each other's memory.
- * All ranks of a window make it, so they agree on how many there were before with its communicator.
- * For whom MPI_Win_lock waits depends on who was faster. So this is not followed.
+ * Windows and files: how ranks wait for each other around what they read and write in each other's
+ * memory, or in a file. All ranks of a communicator make a window or a file together, so they agree
+ * on how many of both there were before. For whom MPI_Win_lock waits depends on who was faster. So
+ * this is not followed.
  */
 #include <stddef.h>
 
@@ -16,7 +17,7 @@ struct ranks {
 };
 
 /* Pages that are never used cost nothing. */
-static struct window {
+static struct window { /* or a file */
     long handle;
     uint64_t name; /* 0: not in use */
     int own_rank;  /* in MPI_COMM_WORLD */
@@ -40,30 +41,37 @@ static long pointed_window(const struct mpi_call* call, int place) {
                                    : mpi_handle(call->library, MPI_FORTRAN, MPI_WINDOW, pointer);
 }
 
-static void make(const struct mpi_call* call, int place) {
-    const struct mpi_communicator* const its = mpi_its_communicator(call, 0);
-    struct window* const window = find(0, false);
+static void make(const struct mpi_communicator* its, long handle) {
+    struct window* const known = find(handle, true); /* MPI_FILE_NULL, if there was no file */
+    struct window* const window = known ? known : find(0, false);
     if (its == NULL || window == NULL) return;
     struct mpi_turn making = {its->name, -1, -1, TAG_OF_WINDOWS, 0};
     mpi_next_turn(&making, MPI_BOTH);
-    *window = (struct window){.handle = pointed_window(call, place),
+    *window = (struct window){.handle = handle,
                               .name = mpi_name_of(its->name, making.number),
                               .own_rank = its->ranks[its->own_rank]};
 }
-static void after_making(struct mpi_call* call) { make(call, 1); }
-static void after_allocating(struct mpi_call* call) { make(call, 2); }
-
-static void meet(const struct window* window) {
-    if (window == NULL) return;
-    struct mpi_turn turn = {window->name, -1, -1, TAG_OF_FENCES, 0};
-    mpi_next_turn(&turn, MPI_BOTH);
-    mpi_tell(&turn, true, true);
+static void after_making(struct mpi_call* call) {
+    make(mpi_its_communicator(call, 0), pointed_window(call, 1));
+}
+static void after_allocating(struct mpi_call* call) {
+    make(mpi_its_communicator(call, 0), pointed_window(call, 2));
 }
 
-static void before_freeing(struct mpi_call* call) {
-    struct window* const window = find(pointed_window(call, 0), true);
+static struct mpi_turn begin_meeting(const struct window* window, bool waits) {
+    struct mpi_turn turn = {window ? window->name : 0, -1, -1, TAG_OF_FENCES, 0};
+    mpi_next_turn(&turn, MPI_BOTH);
+    mpi_tell(&turn, true, waits);
+    return turn;
+}
+static void meet(const struct window* window) { begin_meeting(window, true); }
+
+static void meet_and_free(struct window* window) {
     meet(window);
     if (window) window->name = 0;
+}
+static void before_freeing(struct mpi_call* call) {
+    meet_and_free(find(pointed_window(call, 0), true));
 }
 
 /* A fence before which nothing happened lets each rank go on. */
@@ -124,6 +132,39 @@ static void after_trying(struct mpi_call* call) {
     if (*(const int*)mpi_argument(call, 1)) before_ending_exposure(call);
 }
 
+/* --- files: their handles are pointers in C, in both libraries --- */
+
+static long file_at(const struct mpi_call* call, long argument) {
+    if (call->language == MPI_C) return argument;
+    mpi_function* const from_fortran = call->library->from_fortran[MPI_FILE];
+    if (from_fortran == NULL) return 0; /* a library without files */
+    return from_fortran(*(const int*)argument, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+}
+static long pointed_file(const struct mpi_call* call, int place) {
+    const long pointer = mpi_argument(call, place);
+    return file_at(call, call->language == MPI_C ? *(const long*)pointer : pointer);
+}
+static struct window* its_file(const struct mpi_call* call) {
+    return find(file_at(call, call->arguments[0]), true);
+}
+
+static void before_opening(struct mpi_call* call) { mpi_meets.before(call); }
+static void after_opening(struct mpi_call* call) {
+    make(mpi_its_communicator(call, 0), pointed_file(call, 4));
+}
+static void before_closing(struct mpi_call* call) {
+    meet_and_free(find(pointed_file(call, 0), true));
+}
+static void before_file_meeting(struct mpi_call* call) { meet(its_file(call)); }
+/* Ranks of MPICH sync files by themselves (measured, 4.0.2); those of Open MPI do so together. */
+static void before_syncing(struct mpi_call* call) {
+    if (call->library->has_pointers) meet(its_file(call));
+}
+static void before_starting_in_file(struct mpi_call* call) {
+    call->turn = begin_meeting(its_file(call), false);
+}
+static void after_starting_in_file(struct mpi_call* call) { mpi_add_collective(call, 0); }
+
 const struct mpi_role mpi_makes_window = {NULL, after_making};
 const struct mpi_role mpi_allocates_window = {NULL, after_allocating};
 const struct mpi_role mpi_frees_window = {before_freeing, NULL};
@@ -133,3 +174,8 @@ const struct mpi_role mpi_begins_access = {before_access, NULL};
 const struct mpi_role mpi_ends_access = {before_ending_access, NULL};
 const struct mpi_role mpi_ends_exposure = {before_ending_exposure, NULL};
 const struct mpi_role mpi_tries_to_end_exposure = {NULL, after_trying};
+const struct mpi_role mpi_opens_file = {before_opening, after_opening};
+const struct mpi_role mpi_closes_file = {before_closing, NULL};
+const struct mpi_role mpi_meets_in_file = {before_file_meeting, NULL};
+const struct mpi_role mpi_syncs_file = {before_syncing, NULL};
+const struct mpi_role mpi_starts_in_file = {before_starting_in_file, after_starting_in_file};

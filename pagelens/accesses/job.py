@@ -18,7 +18,7 @@ import numpy as np
 from pagelens import _core
 from pagelens._core import Program, RankPaths
 from pagelens.accesses.rank_binding import binding_notes, parse_binding
-from pagelens.accesses.rank_meetings import NOWHERE, ends_before_others, united_places, waits
+from pagelens.accesses.rank_meetings import NOWHERE, ends_before_others, never_come, united_places, waits
 from pagelens.accesses.rank_rounds import Floats, JobRounds, common_rounds, waiting_paths
 from pagelens.accesses.sampled_code import SPACE_PAGE_BITS, SampledCode, decode_samples
 from pagelens.accesses.trace import TraceWorkload
@@ -79,13 +79,15 @@ class JobWorkload(Workload):
         self._rounds = common_rounds(
             [(parts, self._phases_of(trace)) for parts, trace in zip(self._parts, self.traces, strict=True)]
         )
-        self._places = united_places(
-            [(parts[1], trace.trace.places) for parts, trace in zip(self._parts, self.traces, strict=True)]
-        )
-        missed = ends_before_others([parts[1] for parts in self._parts], self._places)
+        meetings = [parts[1] for parts in self._parts]
+        named = [(of, trace.trace.places) for of, trace in zip(meetings, self.traces, strict=True)]
+        self._places = united_places(named)
+        missed = ends_before_others(meetings, self._places)
         self._is_cut = [
-            is_missed or trace.trace.damage is not None
-            for is_missed, trace in zip(missed, self.traces, strict=True)
+            is_missed or is_absent or trace.trace.damage is not None
+            for is_missed, is_absent, trace in zip(
+                missed, never_come(named, self.numbers), self.traces, strict=True
+            )
         ]
         self.objects, self._object_numbers = _united_objects(self.traces)
         self.large_blocks = [page for trace in self.traces for page in trace.large_blocks]

@@ -1,5 +1,6 @@
 """Where ranks of a job wait for some of the others: for messages, and in collective calls of some ranks."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,6 +64,29 @@ def ends_before_others(traces: Sequence[Packed], places: Sequence[RankPlaces]) -
             if has_waited:
                 wanted[place] = max(turn, wanted.get(place, -1))
     return [any(turn < wanted.get(place, -1) for place, turn in turns.items()) for turns in last]
+
+
+def never_come(traces: Sequence[tuple[Packed, Names]], ranks: Sequence[int]) -> list[bool]:
+    """Return for which ranks another one waits where only these two meet, and they never come there.
+
+    The name of such a place ends with both ranks and a tag (hooks/mpi_turns.c). They are ranks of
+    MPI_COMM_WORLD. The traces of one of several computers have other numbers, and of these nothing is said.
+    """
+    came: list[set[str]] = []
+    missed: set[tuple[str, int]] = set()
+    for (meetings, names), rank in zip(traces, ranks, strict=True):
+        some = meetings[of_some(meetings)]
+        comes, waits = (some & _COMES) != 0, ((some & _WAITS) != 0) & ((some & _SENDS) == 0)
+        text = dict(names)
+        came.append({text.get(number, "") for number in (some[comes] & _LOW).tolist()})
+        for number in set((some[waits] & _LOW).tolist()):
+            found = re.fullmatch(r"\S+ ([0-9]{1,9}) ([0-9]{1,9}) -?[0-9]+", text.get(number, ""))
+            if found and int(found[2]) == rank:
+                missed.add((found[0], int(found[1])))
+    return [
+        any(of == rank and place not in own for place, of in missed)
+        for rank, own in zip(ranks, came, strict=True)
+    ]
 
 
 def waits(meetings: Packed) -> int:

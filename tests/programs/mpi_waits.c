@@ -217,6 +217,42 @@ static void windows(void) {
     MPI_Win_free(&window);
 }
 
+/* All meet where the file is opened, set up, written, read and closed, and Open MPI's in the sync.
+ */
+static void files(void) {
+    MPI_File file;
+    MPI_File_open(MPI_COMM_WORLD, "mpi_waits.data",
+                  MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file);
+    MPI_File_set_view(file, rank * (MPI_Offset)sizeof value, MPI_DOUBLE, MPI_DOUBLE, "native",
+                      MPI_INFO_NULL);
+    MPI_File_write_all(file, &value, 1, MPI_DOUBLE, MPI_STATUS_IGNORE);
+    MPI_File_sync(file);
+    MPI_File_iread_at_all(file, 0, &got[0], 1, MPI_DOUBLE, &requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_File_close(&file);
+}
+
+/* Each receiver waits for the last partition, and each sender for the start of the receive. */
+static void partitioned(void) {
+#if MPI_VERSION >= 4
+    const int last_one[] = {2};
+    int has_arrived;
+    MPI_Psend_init(sent_long, 3, 1, MPI_DOUBLE, next, 22, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   &requests[0]);
+    MPI_Precv_init(got_long, 3, 1, MPI_DOUBLE, last, 22, MPI_COMM_WORLD, MPI_INFO_NULL,
+                   &requests[1]);
+    for (int i = 0; i < 2; ++i) {
+        MPI_Startall(2, requests);
+        MPI_Pready(0, requests[0]);
+        MPI_Pready_range(1, 1, requests[0]);
+        MPI_Pready_list(1, last_one, requests[0]);
+        MPI_Parrived(requests[1], 0, &has_arrived);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    }
+    for (int i = 0; i < 2; ++i) MPI_Request_free(&requests[i]);
+#endif
+}
+
 int main(int argc, char** argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -236,6 +272,8 @@ int main(int argc, char** argv) {
     many_requests();
     neighbours();
     windows();
+    files();
+    partitioned();
     if (rank == 0) printf("%g %g\n", array[DOUBLES - 1], got[0]);
     MPI_Finalize();
     return 0;

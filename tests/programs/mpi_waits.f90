@@ -1,4 +1,5 @@
-! Two ranks wait for each other: in sends, a neighbourhood collective, a fence and around accesses.
+! Two ranks wait for each other: in sends, a neighbourhood collective, a fence, around accesses, and
+! in four calls about a file.
 program waits
   use MODULE
   implicit none
@@ -6,13 +7,15 @@ program waits
   type(MPI_Win) :: win
   type(MPI_Group) :: all, one
   type(MPI_Comm) :: ring
+  type(MPI_File) :: file
 #else
-  integer :: win, all, one, ring
+  integer :: win, all, one, ring, file
 #endif
   integer :: rank, error, other(1), dims(1)
   logical :: whole(1)
   double precision :: big(8192), got(8192), few(2)
   integer(kind=MPI_ADDRESS_KIND) :: bytes
+  integer(kind=MPI_OFFSET_KIND) :: first
   call MPI_Init(error)
   call MPI_Comm_rank(MPI_COMM_WORLD, rank, error)
   other(1) = 1 - rank
@@ -38,5 +41,12 @@ program waits
   call MPI_Win_complete(win, error)
   call MPI_Win_wait(win, error)
   call MPI_Win_free(win, error)
+  call MPI_File_open(MPI_COMM_WORLD, "mpi_waits.data", &
+    MPI_MODE_CREATE + MPI_MODE_RDWR + MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, file, error)
+  first = 8 * rank
+  call MPI_File_set_view(file, first, MPI_DOUBLE_PRECISION, MPI_DOUBLE_PRECISION, "native", &
+    MPI_INFO_NULL, error)
+  call MPI_File_write_all(file, few, 1, MPI_DOUBLE_PRECISION, MPI_STATUS_IGNORE, error)
+  call MPI_File_close(file, error)
   call MPI_Finalize(error)
 end program

@@ -22,10 +22,10 @@ Event = tuple[str, int, bool, bool]  # place, turn, whether it comes, whether it
 # MPI_Sendrecv_replace, those after cancelled receives, and the one before MPI_Comm_dup: tag, how often.
 MESSAGES = {3: 4, 4: 1, 5: 1, 6: 2, 7: 2, 8: 1, 9: 1, 10: 1, 11: 2, 12: 1, 13: 1, 14: 1, 15: 1, 16: 1, 17: 1}
 # MPI_Isendrecv, MPI_Isendrecv_replace and MPI_Send_c; many requests; a receive from one source and then one
-# from any; one of nothing.
-MESSAGES |= {18: 3, 19: 150, 20: 2, 21: 1}
-# Of synchronous and long messages, those of MPI_Sendrecv too.
-WAITING_SENDS = dict.fromkeys(range(13, 18), 1) | {18: 2, 20: 2}
+# from any; one of nothing; those in partitions.
+MESSAGES |= {18: 3, 19: 150, 20: 2, 21: 1, 22: 2}
+# Of synchronous and long messages, those of MPI_Sendrecv too, and of those in partitions.
+WAITING_SENDS = dict.fromkeys(range(13, 18), 1) | {18: 2, 20: 2, 22: 2}
 
 
 def recorded(path: Path, steps: list[int | Event]) -> Path:
@@ -101,6 +101,19 @@ def test_a_rank_that_others_still_wait_for_has_ended_early(tmp_path: Path) -> No
     assert whole.warnings == cut.warnings[1:]
 
 
+def test_a_rank_that_never_sends_what_another_one_waits_for_has_ended_early(tmp_path: Path) -> None:
+    """The budget of rank 0 is used up before its first send, so only the message's place names it."""
+    quiet = recorded(tmp_path / "0", [MILLION])
+    waits = recorded(tmp_path / "1", [("a 0 1 3", 0, False, True), MILLION])
+    of_others = recorded(tmp_path / "other nodes", [("a 8 9 3", 0, False, True), MILLION])
+    job, elsewhere = traces([quiet, waits]), traces([quiet, of_others])
+    assert job.warnings[0].startswith(
+        "Not all ranks were traced as long: rank 0 ends while others still wait for"
+    )
+    # Rank 9 of the job has another number here, and so has the rank that it waits for.
+    assert job.warnings[1:] == elsewhere.warnings
+
+
 def events(job: JobWorkload) -> list[list[Event]]:
     found = []
     for trace in job.traces:
@@ -134,10 +147,10 @@ def test_what_ranks_in_fortran_wait_for_is_recorded(
     for rank, of_rank in enumerate(events(job)):
         waited = Counter(" ".join(place.split()[1:]) for place, _, _, waits in of_rank if waits)
         # Both wait in both sends and their receives, for the neighbour, for MPI_Win_start and for
-        # MPI_Win_wait, and meet at the fence and where the window is freed.
+        # MPI_Win_wait, and meet at the fence, where the window is freed, and four times about a file.
         other = 1 - rank
         alone = [f"{other} -1 -3", f"{other} {rank} -4", f"{other} {rank} -5"]
-        assert waited == Counter(["0 1 13", "0 1 14", *alone, "-1 -1 -1", "-1 -1 -1"])
+        assert waited == Counter(["0 1 13", "0 1 14", *alone, *["-1 -1 -1"] * 6])
 
 
 @pytest.mark.parametrize("launcher", ["mpich", pytest.param("openmpi", marks=pytest.mark.long)])
@@ -168,7 +181,7 @@ def test_what_ranks_wait_for_is_recorded(
             elif tag > 0:
                 sends[tag] += 1
                 assert (sender, receiver) == (rank, (rank + 1) % ranks)
-        some = {3: rank > 0, 12: rank == 1, **dict.fromkeys((18, 21), launcher == "mpich")}
+        some = {3: rank > 0, 12: rank == 1, **dict.fromkeys((18, 21, 22), launcher == "mpich")}
         assert messages == {tag: count for tag, count in MESSAGES.items() if some.get(tag, True)}
         assert sends == {tag: count for tag, count in WAITING_SENDS.items() if some.get(tag, True)}
         assert [turn for place, turn in waited if place.endswith(" 6")] == [1, 0]
@@ -176,13 +189,17 @@ def test_what_ranks_wait_for_is_recorded(
     # Both pairs meet twice in two communicators, one of each waits for the other one in MPI_Reduce, three
     # wait for a broadcast, all for MPI_Ibarrier, and three for the rank before them in MPI_Scan.
     of_pairs = [{place.split()[0] for place, *_ in found[rank]} for rank in range(ranks)]
-    # All have the communicators of all ranks, of the neighbours and the window in common.
-    assert [len(of_pairs[0] & of_pairs[rank]) for rank in range(ranks)] == [6, 6, 4, 4]
+    # All have the communicators of all ranks, of the neighbours, the window and the file in common, and those
+    # of MPICH the messages in partitions.
+    common = 6 if launcher == "mpich" else 5
+    assert [len(of_pairs[0] & of_pairs[rank]) for rank in range(ranks)] == [common + 2] * 2 + [common] * 2
     collective = [
         sum(waits for place, _, _, waits in of if int(place.split()[3]) in (-1, -2)) for of in found
     ]
-    # Of the three fences, all meet at the second, and all meet where the window is freed.
-    assert collective == [6, 7, 7, 8]
+    # Of the three fences, all meet at the second, and all meet where the window is freed. They also meet in
+    # five calls about the file, and those of Open MPI in MPI_File_sync.
+    in_files = 5 if launcher == "mpich" else 6
+    assert collective == [in_files + others for others in (6, 7, 7, 8)]
     for rank, of_rank in enumerate(found):
         following, before = (rank + 1) % ranks, (rank + ranks - 1) % ranks
         places = [(place.split()[1:], waits) for place, _, _, waits in of_rank if int(place.split()[3]) < -2]
