@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from pagelens.address.units import LINE_BYTES
 from pagelens.ensemble.result import Ensemble
 from pagelens.explain.model import NumaObject, NumaPart, NumaRecord, SharedObject
 
@@ -37,7 +36,7 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
         for name, count in zip(pairs, lines, strict=True):
             pairs[name][source, target] = count / nodes
     both = pairs["reads"] + pairs["writes"]
-    served = LINE_BYTES * both.sum(axis=0) / topology.memory_bandwidth
+    served = topology.seconds_of_memories(pairs["reads"].sum(axis=0), pairs["writes"].sum(axis=0))
     parts = [
         NumaPart(name=f"memory of node {node}", busy_s=float(seconds)) for node, seconds in enumerate(served)
     ]

@@ -25,6 +25,7 @@ from pagelens.machine.time import (
 )
 from pagelens.machine.topology import Topology
 from pagelens.machine.values import range_ends, stated_values
+from pagelens.machine.write_rates import missing_write_rates
 from pagelens.values.directory import machine_directory
 from pagelens.values.quantities import Sourced
 
@@ -53,6 +54,7 @@ __all__ = [
     "machine_directory",
     "machine_lines",
     "measured_file",
+    "missing_write_rates",
     "modelled_times",
     "parse_machine",
     "range_ends",

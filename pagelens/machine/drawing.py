@@ -114,7 +114,7 @@ def _picture(machine: Parts) -> Iterator[str]:
     if machine.dram is not None:
         rows.append(("", _dram(machine.dram)))
     if machine.numa is not None:
-        rows += matrix_lines(topology_of(machine.numa, machine.numa_link))
+        rows += matrix_lines(topology_of(machine.numa, machine.numa_link, machine.ddr.write_cost))
     yield from _box(rows, inner, joined=True)
 
 

@@ -54,7 +54,10 @@ class Memory(Table):
     size: Sourced[Bytes]
     bandwidth: Sourced[BytesPerSecond] = Field(description="raw: all bytes moved")
     write_bandwidth: Sourced[BytesPerSecond] | None = Field(
-        default=None, description="the bandwidth of writes alone; without it, they are as fast as reads"
+        default=None,
+        description="the bandwidth of writes alone, which take turns with reads; without it, writes are as "
+        "fast as reads, as on the bus of any DRAM but for its turnarounds; memory of another kind (Optane) "
+        "and memory behind a link (CXL, PCIe) needs it",
     )
     by_cores: Sourced[RatesByCores] | None = Field(
         default=None,

@@ -136,6 +136,11 @@ class Numa(Table):
         description="the rate at which all cores of the row's node read the column's memory if nothing else "
         "is busy; on the diagonal, and in the largest of a column without cores, all that the memory gives"
     )
+    write_bandwidths: Sourced[Bandwidths] | None = Field(
+        default=None,
+        description="one row: the rate at which each node's memory takes writes alone; without it, the share "
+        "of its reads that `ddr.write_bandwidth` is of `ddr.bandwidth`",
+    )
     line_latencies: Sourced[Latencies] | None = Field(
         default=None,
         description="the latency of a load by a core of the row's node, if a core of the column's node has "
@@ -179,6 +184,11 @@ class Numa(Table):
                 raise ValueError(
                     f"numa.{name} must have a row for each of the {near} nodes with cores, of {nodes} columns"
                 )
+        written = self.write_bandwidths
+        if written is not None and [len(row) for row in written.value] != [nodes]:
+            raise ValueError(
+                f"numa.write_bandwidths must be one row of {nodes} columns, a rate for each node's memory"
+            )
         if self.line_latencies is not None:
             rows = self.line_latencies.value
             if len(rows) != near or any(len(row) != near for row in rows):

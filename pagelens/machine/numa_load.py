@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelens.address.units import LINE_BYTES
 from pagelens.machine.topology import Topology
 
 Floats = NDArray[np.float64]
@@ -36,21 +35,23 @@ def all_local(topology: Topology, cores_used: int) -> NumaLoad:
 
 
 def numa_times(
-    topology: Topology, reads: Floats, writes: Floats, load: NumaLoad, cores_used: int, write_cost: float
+    topology: Topology, reads: Floats, writes: Floats, load: NumaLoad, cores_used: int
 ) -> tuple[Floats, dict[str, Floats], Floats]:
     """Return the seconds of the memories and of the links, and what cores wait if one line comes at a time.
 
     `reads` and `writes` are lines [row, from, to]. The waiting is that of all cores together if those of
-    every node waited as long as those of the node whose cores wait longest. `write_cost` is that of
-    `Memory.write_cost`.
+    every node waited as long as those of the node whose cores wait longest.
     """
-    lines = reads + write_cost * writes
     at_home = np.arange(topology.rows)
-    served = lines.sum(axis=1)
-    if load.without_crowding:
-        served = np.zeros_like(served)
-        served[:, at_home] = lines.sum(axis=2)
-    memories = np.max(LINE_BYTES * served / topology.memory_bandwidth, axis=1)
+
+    def served(lines: Floats) -> Floats:
+        at = lines.sum(axis=1)
+        if load.without_crowding:
+            at = np.zeros_like(at)
+            at[:, at_home] = lines.sum(axis=2)
+        return np.asarray(at)
+
+    memories = np.max(topology.seconds_of_memories(served(reads), served(writes)), axis=1)
     latency = topology.latency
     links: dict[str, Floats] = {}
     moved = reads if load.taken is None else reads + load.taken

@@ -133,10 +133,14 @@ class Machine(Parts):
     def topology(self) -> Topology:
         """The NUMA nodes as numbers. A machine without [numa] has one, with all cores and DDR."""
         if self.numa is None:
-            ddr = self.ddr
-            return one_node(self.cores.count.value, ddr.size.value, ddr.latency.value, ddr.bandwidth.value)
+            return one_node(self.cores.count.value, self.ddr)
         within = self.cores.line_latency
-        return topology_of(self.numa, self.numa_link, within.value if within is not None else 0.0)
+        return topology_of(
+            self.numa,
+            self.numa_link,
+            self.ddr.write_cost,
+            within.value if within is not None else 0.0,
+        )
 
     def _slots_can_be_told_apart(self) -> None:
         slots = self.slots

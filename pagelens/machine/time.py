@@ -166,16 +166,14 @@ def _times_of_memory(
     """
     topology = machine.topology
     if served_by == "fast memory" and (fast := machine.fast_memory) is not None:
-        topology = one_node(
-            machine.cores.count.value, fast.size.value, fast.latency.value, fast.bandwidth.value
-        )
+        topology = one_node(machine.cores.count.value, fast)
     reads = column(counts, "dram_reads")
     load = numa or all_local(topology, cores_used)
     asked = np.atleast_1d(reads)[:, None, None] * load.reads
     written = np.atleast_1d(column(counts, "dram_writes"))[:, None, None] * load.writes
     memory = machine.fast_memory if served_by == "fast memory" else machine.ddr
     assert memory is not None
-    transfer, links, waiting = numa_times(topology, asked, written, load, cores_used, memory.write_cost)
+    transfer, links, waiting = numa_times(topology, asked, written, load, cores_used)
     if np.ndim(reads) == 0:  # the counts are of one row, and so are the times
         transfer, waiting = transfer[0], waiting[0]
         links = {name: seconds[0] for name, seconds in links.items()}

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens.address.units import LINE_BYTES
+from pagelens.machine.memories import Memory
 from pagelens.machine.numa import LOCAL_DISTANCE, Numa, NumaLink
 from pagelens.units import format_binary_size, format_rate, format_time
 
@@ -48,6 +49,7 @@ class Topology:
     line_latency: Floats
     distances: tuple[tuple[int, ...], ...]
     links: tuple[Link, ...]  # pairs of nodes, then what they share
+    write_cost: Floats  # [node] how many lines its memory reads in the time that it takes to write one
 
     @property
     def nodes(self) -> int:
@@ -62,9 +64,14 @@ class Topology:
     @property
     def memory_bandwidth(self) -> Floats:
         """The bytes per second [node] that each memory gives when nothing else limits it."""
-        own: Floats = np.max(self.bandwidth, axis=0)
-        own[: self.rows] = np.diagonal(self.bandwidth)
-        return own
+        return _own_rates(self.bandwidth)
+
+    def seconds_of_memories(self, reads: Floats, writes: Floats) -> Floats:
+        """Return how long each memory [..., node] is busy with so many lines of each.
+
+        Writes take turns with reads.
+        """
+        return np.asarray(LINE_BYTES * (reads + self.write_cost * writes) / self.memory_bandwidth)
 
     @property
     def node_of_core(self) -> NDArray[np.uint8]:
@@ -72,8 +79,20 @@ class Topology:
         return np.repeat(np.arange(len(self.cores), dtype=np.uint8), self.cores)
 
 
-def topology_of(numa: Numa, links: Sequence[NumaLink], line_latency_within: float = 0.0) -> Topology:
-    """Return the numbers of a machine file's sections."""
+def _own_rates(bandwidth: Floats) -> Floats:
+    """Return what each memory [node] gives when nothing else limits it, from the rates [row, node]."""
+    own: Floats = np.max(bandwidth, axis=0)
+    own[: len(bandwidth)] = np.diagonal(bandwidth)
+    return own
+
+
+def topology_of(
+    numa: Numa, links: Sequence[NumaLink], write_cost: float, line_latency_within: float = 0.0
+) -> Topology:
+    """Return the numbers of a machine file's sections.
+
+    `write_cost` is that of each node, if the nodes do not state their own.
+    """
     nodes, bandwidth = len(numa.sizes.value), np.asarray(numa.bandwidths.value, dtype=np.float64)
     found = [
         Link(f"node {node} to {row}", (node,), (row,), bandwidth[row, node])
@@ -107,6 +126,9 @@ def topology_of(numa: Numa, links: Sequence[NumaLink], line_latency_within: floa
     np.fill_diagonal(of_line, line_latency_within)
     if numa.line_latencies is not None:
         of_line[:, : len(latency)] = numa.line_latencies.value
+    costs = np.full(nodes, write_cost)
+    if numa.write_bandwidths is not None:
+        costs = _own_rates(bandwidth) / numa.write_bandwidths.value[0]
     return Topology(
         numa.cores.value,
         numa.sizes.value,
@@ -115,14 +137,21 @@ def topology_of(numa: Numa, links: Sequence[NumaLink], line_latency_within: floa
         of_line,
         numa.distances.value if numa.distances is not None else flat,
         tuple(found),
+        costs,
     )
 
 
-def one_node(cores: int, size: int, latency: float, bandwidth: float) -> Topology:
+def one_node(cores: int, memory: Memory) -> Topology:
     """Return the topology of a machine that has no [numa]."""
-    of_memory = np.array([[latency]])
     return Topology(
-        (cores,), (size,), of_memory, np.array([[bandwidth]]), np.zeros((1, 1)), ((LOCAL_DISTANCE,),), ()
+        (cores,),
+        (memory.size.value,),
+        np.array([[memory.latency.value]]),
+        np.array([[memory.bandwidth.value]]),
+        np.zeros((1, 1)),
+        ((LOCAL_DISTANCE,),),
+        (),
+        np.array([memory.write_cost]),
     )
 
 

@@ -16,7 +16,6 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import KERNEL, Workload
-from pagelens.address.units import LINE_BYTES
 from pagelens.ensemble import check_fits
 from pagelens.errors import UsageError
 from pagelens.frames import Node, find_policy, parse_history
@@ -150,7 +149,6 @@ class Seconds:
     def __init__(self, machine: Machine, run: Run, cores_used: int) -> None:
         assert run.numa is not None
         self._topology, self._cores_used = machine.topology, cores_used
-        self._write_cost = machine.ddr.write_cost
         self._in_flight = machine.cores.outstanding_lines.value * cores_used
         self._reads, self._writes = run.numa.reads, run.numa.writes  # [p, o, from, to]
         self.lines = (self._reads + self._writes).sum(axis=3)  # [p, o, from]
@@ -167,12 +165,11 @@ class Seconds:
         if way.shares is not None:
             reads, writes = (lines.sum(axis=2)[:, :, None] * way.shares for lines in (reads, writes))
         topology = self._topology
-        served = (reads + self._write_cost * writes).sum(axis=1)
         links = [link.seconds(reads, writes) for link in topology.links]
         waits = (reads[:, : topology.rows] * topology.latency).sum(axis=2)
         return np.hstack(
             [
-                LINE_BYTES * served / topology.memory_bandwidth,
+                topology.seconds_of_memories(reads.sum(axis=1), writes.sum(axis=1)),
                 np.stack(links, axis=1),
                 waits * topology.rows / self._in_flight,
             ]

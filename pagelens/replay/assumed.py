@@ -32,7 +32,7 @@ _OF_TIME_MODEL = frozenset(
     }
     | {"walkers", "walk_cycles", "stlb_hit_cycles"}
     | {"small", "large", "zero", "file"}  # of [page_fault]
-    | {"latencies", "bandwidths"}  # matrices of NUMA nodes, tried as a whole
+    | {"latencies", "bandwidths", "write_bandwidths"}  # matrices of NUMA nodes, tried as a whole
     | set(PIPELINE_NUMBERS)
 )
 

@@ -20,13 +20,16 @@ title = "another GPU"
 mode = "flat"
 [ddr]
 bandwidth = { value = "17.5 GB/s", source = "measured by pagelens measure tiers" }
+write_bandwidth = { value = "17.5 GB/s", source = "by hand" }
 """
 )
 
 
-@pytest.mark.parametrize(("machine", "ratio"), [(GPU, 4150 / 35), ("mine.toml", 4150 / 17.5)])
+@pytest.mark.parametrize(
+    ("machine", "least", "most"), [(GPU, 4150 / 53, 4150 / 35), ("mine.toml", 4150 / 17.6, 4150 / 17.4)]
+)
 def test_loops_are_placed_and_the_plan_is_called_advice(
-    machine: str, ratio: float, in_process: Run, tmp_path: Path
+    machine: str, least: float, most: float, in_process: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.toml").write_text(SLOWER)
     loops = ["--workload", "stream-triad", "--size", "600MB", "--capacity", "50%"]
@@ -37,9 +40,9 @@ def test_loops_are_placed_and_the_plan_is_called_advice(
     assert "with cudaMalloc and the rest with cudaMallocHost: `pagelens run --plan` places what" in said
     placed = json.loads((tmp_path / "out" / "place.json").read_text())
     rows = {row["policy"]: row for row in placed["policies"]}
-    # Memory decides throughout: the times are its bandwidths'.
-    assert rows["all-fast"]["speedup"] == pytest.approx(ratio, rel=0.01)
-    assert 1.9 < rows["optimum"]["speedup"] < 2.1
+    # Memory decides throughout: the times are its bandwidths', of reads and of writes.
+    assert least < rows["all-fast"]["speedup"] < most
+    assert 1.9 < rows["optimum"]["speedup"] < 2.2  # half lies in fast memory, what is read before the rest
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from machine_roles import CACHE_MODE, FLAT_MODE, HYBRID_MODE, SNOOP_FILTER
 
 from pagelens.cli.main import main
-from pagelens.machine import list_machines, load_machine
+from pagelens.machine import list_machines, load_machine, missing_write_rates
 from pagelens.machine.values import stated_values
 
 Run = Callable[..., tuple[int, str, str]]
@@ -102,6 +102,17 @@ def test_a_file_of_one_s_own_is_checked(machines: Run, tmp_path: Path) -> None:
     assert (status, out) == (2, "")
     assert f"{wrong}:18: unknown key 'l1.shared_bye'; did you mean shared_by" in err
     assert err.count("\n") == 1
+
+
+def test_memory_that_is_no_dram_is_asked_for_its_writes(machines: Run, tmp_path: Path) -> None:
+    fast = tmp_path / "fast.toml"
+    kind = '[ddr]\ntechnology = { value = "6 x Optane DC", assumed = "t" }'
+    fast.write_text(FIXTURE.read_text().replace("[ddr]", kind, 1))
+    status, _, err = machines("check", fast)
+    assert (status, err.count("\n")) == (0, 1)
+    assert "ddr.technology is 6 x Optane DC" in err
+    assert "state ddr.write_bandwidth" in err
+    assert not any(missing_write_rates(load_machine(name)) for name in list_machines())
 
 
 def test_a_machine_that_comes_along_is_checked_by_its_name(machines: Run) -> None:

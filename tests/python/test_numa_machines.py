@@ -51,6 +51,18 @@ def test_a_node_without_cores_is_a_memory_alone() -> None:
     assert rates[(0, 1, 2, 3), (4,)] == pytest.approx(17.6e9)
 
 
+def test_each_node_writes_at_a_rate_of_its_own() -> None:
+    """An expander writes faster than it reads, because the link to it has two directions."""
+    of_nodes = load_machine(CXL_NODE).topology.write_cost
+    assert of_nodes == pytest.approx(
+        [99.8 / 136, 101.3 / 136, 101.1 / 136, 100.9 / 136, 17.6 / 25.8], rel=1e-3
+    )
+    assert load_machine(NAME).topology.write_cost == pytest.approx([210 / 165] * 2)
+    wrong = FILE.replace("[numa]\n", '[numa]\nwrite_bandwidths = { value = ["50 GB/s"], assumed = "t" }\n')
+    with pytest.raises(UsageError, match=r"write_bandwidths must be one row of 2 columns"):
+        parse_machine(wrong.encode(), "x.toml")
+
+
 def test_a_link_may_be_slower_one_way() -> None:
     section = (
         '[[numa_link]]\nbetween = { value = [[0], [1]], assumed = "t" }\n'

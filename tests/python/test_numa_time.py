@@ -108,6 +108,15 @@ def test_the_time_is_that_of_a_slow_rule(
     rows, nodes = topology.rows, topology.nodes
     reads, writes = (np.array(numbers[at : at + rows * nodes]).reshape(1, rows, nodes) for at in (0, 64))
     cores = np.asarray(topology.cores[:rows], dtype=float)
+    of_nodes, ddr = machine.numa.write_bandwidths, machine.ddr
+    cost = [
+        topology.memory_bandwidth[node] / of_nodes.value[0][node]
+        if of_nodes
+        else ddr.bandwidth.value / ddr.write_bandwidth.value
+        if ddr.write_bandwidth
+        else 1.0
+        for node in range(nodes)
+    ]
     load = NumaLoad(reads, writes, cores, no_links, no_crowds)
     lines = 1e6
     counts = {**NOTHING_ELSE, "dram_reads": np.full(1, lines), "dram_writes": np.full(1, lines)}
@@ -116,8 +125,9 @@ def test_the_time_is_that_of_a_slow_rule(
     busy, ways, waits = [0.0] * nodes, [0.0] * len(topology.links), [0.0] * rows
     for a in range(rows):
         for b in range(nodes):
-            moved = lines * (reads[0, a, b] + writes[0, a, b]) * LINE_BYTES
-            busy[a if no_crowds else b] += moved / topology.memory_bandwidth[a if no_crowds else b]
+            at = a if no_crowds else b
+            moved = lines * (reads[0, a, b] + cost[at] * writes[0, a, b]) * LINE_BYTES
+            busy[at] += moved / topology.memory_bandwidth[at]
             near = topology.latency[a, a] if no_links else topology.latency[a, b]
             waits[a] += lines * reads[0, a, b] * near / cores[a]
             for number, link in enumerate(topology.links):
@@ -155,7 +165,10 @@ def reader(threads: int, size: int) -> DeclaredWorkload:
 
 
 def small() -> Machine:
-    """Two sockets of Skylake with caches and memories of a sixteenth, so that small programs fill them."""
+    """Two sockets of Skylake with caches and memories of a sixteenth, so that small programs fill them.
+
+    Writes cost as much as reads, so that times are lines over bandwidths.
+    """
     return load_machine(TWO_SOCKETS).with_values(
         {
             "l2.size": "64 KiB",
@@ -163,6 +176,7 @@ def small() -> Machine:
             "snoop_filter.sets": 128,
             "numa.sizes": ["1 GiB", "1 GiB"],
             "ddr.size": "2 GiB",
+            "ddr.write_bandwidth": "210 GB/s",
         }
     )
 

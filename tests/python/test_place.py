@@ -363,10 +363,13 @@ def test_a_program_without_anything_to_place_has_a_report(
 
 
 def test_the_answer_comes_first_and_fits_the_screen_however_slow_the_slow_memory_is(
-    pagelens: Callable[..., subprocess.CompletedProcess[str]],
+    pagelens: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
+    slower = tmp_path / "slower.toml"
+    slow = '[ddr]\nbandwidth = { value = "17.5 GB/s", assumed = "t" }\n'
+    slower.write_text(f'schema = 1\nbase = "{GPU}"\nname = "slower"\ntitle = "t"\nmode = "flat"\n{slow}')
     triad = ("--workload", "stream-triad", "--size", "600MB")
-    run = pagelens("place", "--machine", GPU, *triad, "--capacity", "50%", "--moves", "-o", "out")
+    run = pagelens("place", "--machine", str(slower), *triad, "--capacity", "50%", "--moves", "-o", "out")
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith("With the best static placement the program takes")
     rows = re.findall(r"^(.* [\d.]+ [mun]?s +[\d.]+x) +\d+% ", run.stdout, re.MULTILINE)

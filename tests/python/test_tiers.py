@@ -174,6 +174,9 @@ def test_the_machine_file_is_of_the_device_that_was_measured() -> None:
     assert machine.fast_memory.latency.value == pytest.approx(350e-9)
     assert machine.fast_memory.size.value == H200.memory_bytes
     assert machine.ddr.bandwidth.value == pytest.approx(37.5e9)
+    assert machine.ddr.write_bandwidth == machine.ddr.bandwidth.model_copy(
+        update={"source": "the triad's, which contains its writes"}
+    )
     assert machine.ddr.latency.value == pytest.approx(1.2e-6)
     assert "measured by pagelens measure tiers" in (machine.ddr.bandwidth.source or "")
     assert machine.device == "GPU"

@@ -16,6 +16,7 @@ from pagelens.machine import (
     load_machine,
     machine_lines,
     measured_file,
+    missing_write_rates,
     parse_machine,
     read_machine_file,
     stated_values,
@@ -101,6 +102,8 @@ def check_command(
         f"{file}: sound; {machine.name}, mode {machine.mode}; {kinds.total()} values, of which "
         f"{kinds['source']} documented, {kinds['input']} calibration, {kinds['assumed']} assumed"
     )
+    for line in missing_write_rates(machine):
+        typer.echo(f"{file}: {line}", err=True)
 
 
 @app.command("detect")

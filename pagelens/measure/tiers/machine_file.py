@@ -1,5 +1,6 @@
 """Writes the machine file of a measured device, for `pagelens place --machine FILE`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import tomlkit
@@ -90,7 +91,8 @@ def _sections(m: Measured, host_bytes: int) -> dict[str, dict[str, Found]]:
         "ddr": {
             "technology": read("pinned host memory", "cudaHostAlloc, mapped"),
             "size": read(size_text(host_bytes), "/proc/meminfo: available when this was measured"),
-            **_speeds(m, "host", rounds),
+            **(host := _speeds(m, "host", rounds)),
+            "write_bandwidth": replace(host["bandwidth"], note="the triad's, which contains its writes"),
         },
     }
 
