@@ -42,6 +42,7 @@ class StudyContext:
     progress: Progress = _nothing  # reports on the map or the ensemble that runs
     cancel: _core.CancelFlag = field(default_factory=_core.CancelFlag)
     changes: Changes = field(default_factory=dict)
+    varied: bool = False  # whether an input is changed, so that only predicted rows are looked at
     machines: dict[str, Machine] = field(default_factory=dict)  # that the study has asked for, by name
     # Keyed by identity, which keeps them alive.
     _simulations: dict[tuple[int, int], Simulation] = field(default_factory=dict)
@@ -78,6 +79,10 @@ class StudyContext:
     def pick(self, full: Result, quick: Result) -> Result:
         """Return one of the two values, by the scale."""
         return full if self.scale is Scale.FULL else quick
+
+    def beside(self, mixes: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the job mixes that are shown beside the one that decides: none where an input is changed."""
+        return () if self.varied else mixes
 
     def map(self, function: Callable[[Part], Result], parts: Iterable[Part]) -> list[Result]:
         """Apply `function` to every part, in one thread per core, and return the results in the parts' order.

@@ -39,6 +39,7 @@ def with_ranges(study: Study, seed: int) -> Study:
                     context.progress,
                     context.cancel,
                     each.changes,
+                    varied=True,
                 )
             )
             for number, each in enumerate(list(_variations(seed, context.machines)))

@@ -49,6 +49,17 @@ def test_both_ends_of_each_range_and_other_seeds_are_tried() -> None:
     assert (tried.low, tried.high) == (3.0, 5.0)
 
 
+def test_mixes_that_decide_nothing_run_once() -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def simulate(context: StudyContext) -> Findings:
+        seen.append(context.beside(("llnl", "throughput")))
+        return Findings((), ())
+
+    with_ranges(Study("s", "t", "a", simulate), 1).run(StudyContext(Scale.QUICK, 1, Path("nowhere")))
+    assert seen == [("llnl", "throughput"), *[()] * SEEDS]
+
+
 @pytest.mark.parametrize(
     ("published", "verdict"),
     [(4.0, Verdict.HELD), (3.6, Verdict.UNDECIDED), (10.0, Verdict.FAILED), (6.0, Verdict.UNDECIDED)],

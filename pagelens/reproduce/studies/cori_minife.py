@@ -41,7 +41,8 @@ def run(context: StudyContext) -> Findings:
         (PUBLISHED_BYTES, (WITHOUT, INTEL, OURS)),
         *((size, (WITHOUT, INTEL)) for size in (TENTH_MORE, *FOOTPRINTS)),
     ]
-    parts += [(mix, node, of_others) for mix in OTHER_MIXES for node in range(few)]
+    other_mixes = context.beside(OTHER_MIXES)
+    parts += [(mix, node, of_others) for mix in other_mixes for node in range(few)]
     machine = context.machine(MACHINE)
     workloads = {size: declared(WORKLOAD, size, machine.cores.count.value) for size, _, _ in cells}
 
@@ -61,7 +62,7 @@ def run(context: StudyContext) -> Findings:
     fleet = {key[1:]: columns(each) for key, each in gathered.items() if key[0] == MIX}
     others = {
         mix: {key[1:]: columns(each) for key, each in gathered.items() if key[0] == mix}
-        for mix in OTHER_MIXES
+        for mix in other_mixes
     }
     without = fleet[PUBLISHED_BYTES, WITHOUT]
     rows = (
@@ -105,7 +106,7 @@ def _spread(fleet: Fleet, others: Mapping[str, Fleet]) -> Row:
 
     at = {size: ratio(fleet[size, WITHOUT]["misses"]) for size in (PUBLISHED_BYTES, TENTH_MORE)}
     nodes = len(fleet[PUBLISHED_BYTES, WITHOUT]["misses"])
-    excess = {size: size / (16 * GIB) for size in at}
+    excess = {size: size / (16 * GIB) for size in at}  # over the cache
     most = {size: x / (2 * (x - 1)) for size, x in excess.items()}
     of_others = "; ".join(
         f"mix {mix} {ratio(found[size, WITHOUT]['misses']):.1f}x at {excess[size]:.3g} of the cache"
