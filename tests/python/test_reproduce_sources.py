@@ -114,6 +114,65 @@ def test_a_number_without_a_word_is_found() -> None:
     assert unexplained(text) == ["B", "E"]
 
 
+# Of a function: counts of arrays and halves, and units. They say nothing about a machine or a document.
+OF_NO_SOURCE = {0, 1, 2, 0.5, 100, 1e3, 1e6, 1e9, 8, 64}
+# Calls that are a row of the page or a part of one, where a figure stands beside its source, and calls that
+# choose how much is simulated.
+ROWS = ("Row", "value", "near", "pick", "_rate", "_ratio", "_shown", "_tail", "_period")
+
+
+def loose(text: str) -> list[str]:
+    """Return the numbers in functions that no row and no comment explains.
+
+    Comparisons are the readings of claims, which their rows state. A shift counts bits of an address, and a
+    function with a Figure or with axes only draws.
+    """
+    lines = text.splitlines()
+    found = []
+
+    def walk(node: ast.AST, inside: bool) -> None:
+        if isinstance(node, ast.FunctionDef):
+            inside = not _draws(node)
+        elif isinstance(node, ast.Compare) or (isinstance(node, ast.Call) and _name(node.func) in ROWS):
+            return
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift | ast.RShift):
+            walk(node.left, inside)
+            return
+        elif isinstance(node, ast.FormattedValue):
+            walk(node.value, inside)  # and not the digits of its format
+            return
+        number = isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+        if inside and number and abs(node.value) not in OF_NO_SOURCE and "#" not in lines[node.lineno - 1]:
+            found.append(f"{node.value} in line {node.lineno}")
+        for child in ast.iter_child_nodes(node):
+            walk(child, inside)
+
+    walk(ast.parse(text), False)
+    return found
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _draws(function: ast.FunctionDef) -> bool:
+    calls = {_name(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+    return "Figure" in calls or any(argument.arg == "axes" for argument in function.args.args)
+
+
+@pytest.mark.parametrize("path", [*FILES, *PROGRAMS], ids=lambda path: path.stem)
+def test_each_number_in_a_function_is_in_a_row_or_says_what_it_is(path: Path) -> None:
+    assert loose(path.read_text()) == []
+
+
+def test_a_number_in_a_function_is_found() -> None:
+    text = (
+        "def run(context):\n    x = simulate(17)\n    y = 3.5 * x  # table 2\n    z = x << 12\n"
+        "    n = context.pick(30, 4)\n    return Row('a', 'b', K, value('9', s=9), x > 5)\n"
+    )
+    assert loose(text) == ["17 in line 2"]
+
+
 def test_the_mix_of_llnl_has_the_published_share_of_small_jobs() -> None:
     mix = load_mix("llnl")
     small = 0.15 * (96 << 30)  # bytes; below it are 90% of the jobs

@@ -93,7 +93,7 @@ def rates(context: StudyContext, cases: Mapping[str, Case]) -> Mapping[str, Rate
 
 def _rate(context: StudyContext, case: Case) -> Rate:
     least = context.pick(*LEAST_BYTES)
-    fast = least // 4 if case.beyond_fast else None
+    fast = least // 4 if case.beyond_fast else None  # so that most lies beyond
     machine, caches = _smaller(context.machine(case.machine), fast, context.pick(*L3_SHRUNK))
     size = max(least, context.pick(*TIMES_CACHES) * caches)
     threads = case.threads or machine.cores.count.value

@@ -18,7 +18,7 @@ from pagelens.machine import TRANSLATION_COUNTS, Machine, modelled_times
 from pagelens.machine.caches import Levels, build_caches, count
 from pagelens.machine.dram import WRITE
 
-ELEMENT_BYTES = 8  # double precision
+ARRAYS, ELEMENT_BYTES = 3, 8  # of STREAM, in double precision
 ALIASING_ELEMENTS = 1 << 13  # a way of L1 twice over: what its sets can keep repeats
 ELEMENTS_A_LINE = LINE_BYTES // ELEMENT_BYTES
 PAGE_LINES = FRAME_BYTES // LINE_BYTES
@@ -83,7 +83,7 @@ class Stream:
         It walks all arrays in step.
         """
         pages, elements = [], []
-        for place in range(3):
+        for place in range(ARRAYS):
             begin, end = self.base(place), self.base(place) + self.elements * ELEMENT_BYTES
             pages.append(np.arange(begin // FRAME_BYTES, -(-end // FRAME_BYTES)))
             elements.append(np.maximum(pages[-1] * FRAME_BYTES - begin, 0) // ELEMENT_BYTES)

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.address.units import LINE_BYTES
+from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import Machine
 from pagelens.reproduce.context import StudyContext
-from pagelens.reproduce.programs.stream import Cost, Stream, StreamLoop, Translation, contiguous, run
+from pagelens.reproduce.programs.stream import ARRAYS, Cost, Stream, StreamLoop, Translation, contiguous, run
 
 ELEMENTS, LARGEST_OFFSET = 2_000_000, 32_768  # of CUG 2008's sweep
 CONFLICT_BYTES, WINDOW_BYTES = 128 << 10, 16 << 10  # between arrays; the published rule of the dips
@@ -129,7 +129,7 @@ class Linux:
         `scale` applies to the sizes in the history.
         """
         at = Node(self.machine, self.context.seed, node, grain=1, history=parse_history(history), scale=scale)
-        pages = 3 * (ELEMENTS + LARGEST_OFFSET) * 8 // 4096
+        pages = ARRAYS * (ELEMENTS + LARGEST_OFFSET) * 8 // FRAME_BYTES
         return policies[policy].place(self.machine, at).first_frames(1, pages)
 
     def point(self, offset: int, translate: Translation) -> Cost:

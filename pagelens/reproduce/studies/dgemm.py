@@ -30,11 +30,12 @@ def run(context: StudyContext) -> Findings:
     count = RUNS_A_NODE * context.pick(500, 20)
     frames = Frames(machine, program, context.seed)
     small = Runs(context.map(lambda number: program.run(frames.random(number)), range(count)))
-    few = range(count // 10)
+    few = range(count // 10)  # no run of theirs is slow
     large = Runs(context.map(lambda number: program.run(frames.contiguous(number)), few))
     openblas = Dgemm(machine, OPENBLAS_TILES)
     pages = Frames(machine, openblas, context.seed)
-    smaller = Runs(context.map(lambda number: openblas.run(pages.random(number)), range(count // 5)))
+    fewer = range(count // 5)  # as they are beside the claim
+    smaller = Runs(context.map(lambda number: openblas.run(pages.random(number)), fewer))
     by_colour = Runs(context.map(lambda number: program.run(frames.coloured(number)), few))
     rows = (
         _tail("2 MiB pages: runs more than 10% slower than the fastest", "about 1%", 0.01, small, small),
@@ -71,7 +72,8 @@ def _tail(claim: str, text: str, published: float, runs: Runs, fastest: Runs) ->
         return float((of > SLOW * of_fastest.min()).mean())
 
     model = share(runs.exposed(), fastest.exposed())
-    together = {count: share(runs.exposed(count), fastest.exposed(count)) for count in (2, 4)}
+    at_a_time = (2, 4)  # reads of a core, beside the one that decides
+    together = {count: share(runs.exposed(count), fastest.exposed(count)) for count in at_a_time}
     bounds = share(runs.overlapped, fastest.overlapped), share(runs.serial, fastest.serial)
     return Row(
         claim,

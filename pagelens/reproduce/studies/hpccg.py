@@ -48,7 +48,8 @@ def run(context: StudyContext) -> Findings:
         seconds = [float(found.seconds_without[removed][phase]) for removed in ((), (ROW_CONFLICTS,))]
         return Point(offset_kib, seconds[0], seconds[1], float(conflicts))
 
-    workloads = [declared("hpccg", ROW_BYTES * side**3, threads=1) for side in sides]
+    rows = [side**3 for side in sides]  # of a cube
+    workloads = [declared("hpccg", ROW_BYTES * count, threads=1) for count in rows]
     simulations = [Simulation(workload, machine, 1) for workload in workloads]
     offsets = range(0, STRIDE_KIB, step)
     wanted = [(number, offset) for number in range(len(sides)) for offset in offsets]

@@ -8,6 +8,7 @@ from statistics import fmean
 
 from matplotlib.figure import Figure
 
+from pagelens.address.units import FRAME_BYTES
 from pagelens.io import predict_transfers
 from pagelens.machine import load_machine
 from pagelens.report.drawing import BASELINE, OTHERS, WIDTH, drawing
@@ -129,7 +130,7 @@ def predicted_rates(lustre: Runs) -> list[tuple[float, float]]:
     """
     slowest = lustre["knl"][0]
     cycles = _haswell_instructions(lustre) * slowest.cycles / slowest.instructions
-    return [(dd.ghz, dd.ghz * 1e9 / cycles * 4096 / 1e6) for dd in lustre["knl"]]
+    return [(dd.ghz, dd.ghz * 1e9 / cycles * FRAME_BYTES / 1e6) for dd in lustre["knl"]]
 
 
 def _haswell_instructions(lustre: Runs) -> float:
@@ -150,7 +151,7 @@ def _dd(lustre: Runs, null: Runs, predicted: list[tuple[float, float]]) -> list[
     turbo = {machine: lustre[machine][-1].rate for machine in MACHINES}
     hdf5 = HDF5_MB_S["haswell"] * turbo["knl"] / turbo["haswell"]
     model = 1 / (
-        predict_transfers(load_machine("cori-knl-cache"), "write", 1 << 20) / 2**20
+        predict_transfers(load_machine("cori-knl-cache"), "write", 1 << 20) / (1 << 20)
         + 1 / (null["knl"][-1].rate * 1e6)
     )
     return [

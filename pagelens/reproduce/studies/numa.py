@@ -322,7 +322,8 @@ def _nodes(found: Rates) -> tuple[Row, ...]:
     crossed = float((haswell[0, 1] + haswell[1, 0]) / (haswell[0, 0] + haswell[1, 1]))
     # MPOL_PREFERRED with one node, which hbw_malloc set for the whole heap; threads run on nodes 0 to 3.
     preferred = _core.NumaPolicy(_core.NumaMode.preferred, 1 << 4)
-    begins = {preferred.request(node, 0, page, 8)[0] for node in range(4) for page in range(16)}
+    threads, pages = range(4), range(16)  # a thread on each node with cores; any pages
+    begins = {preferred.request(node, 0, page, 8)[0] for node in threads for page in pages}
     return (
         _ratio(
             "Latency of lines in turn on both sockets, over local: two EPYC 9575F, NPS0",

@@ -29,6 +29,7 @@ SMALL, LARGE = 1 << 12, 1 << 21  # x86's page sizes
 TRIPS = {1 << 12: 5, 1 << 21: 4, 1 << 30: 3}  # to memory, by the bytes of a page, if no cache helps
 MEMORY = (1 << 14, 1 << 44)  # bytes that random loads are drawn from, in the figure
 BETWEEN = (2 << 20, 64 << 20)  # every system of the table is said to gain between these, much above the first
+BOUNDS = range(21, 27)  # bits of the powers of two between these, which are tried besides
 MUCH = 4  # times 2 MiB is "much more" (assumed: nothing is said)
 COLOURS = dict(zip(PAGE_SIZES, (OTHERS[0], BASELINE, OTHERS[1]), strict=True))
 
@@ -55,7 +56,7 @@ def run(context: StudyContext) -> Findings:
     points, loads = context.pick((70, 50_000), (26, 5_000))
     tlbs = [load_tlb(name) for name in PROCESSORS]
     memories = [int(memory) for memory in np.geomspace(*MEMORY, points).astype(np.uint64)]
-    memories = sorted({*memories, *(mib << 20 for mib in (2, 4, 8, 16, 32, 64))})
+    memories = sorted({*memories, *(1 << bits for bits in BOUNDS)})
     wanted = [(tlb, page, memory) for tlb in tlbs for page in tlb.page_sizes for memory in memories]
     counted = context.map(lambda part: point(*part, loads, context.seed), wanted)
     found: dict[tuple[str, int], list[Point]] = {}

@@ -182,7 +182,7 @@ def _developer(case: Case, lists: Floats, machine: str) -> Row:
     own = case.model.all_slow_s / case.model.seconds(shares) - 1
     published = BY_LIST[machine]
     below = float((lists <= published).mean())
-    low, middle, high = np.quantile(lists, (0.05, 0.5, 0.95))
+    low, middle, high = np.quantile(lists, (0.05, 0.5, 0.95))  # the middle nine tenths
     relation = "<" if machine == KNL else ""
     return Row(
         f"What a developer's list gains, {MACHINES[machine]}",

@@ -33,6 +33,7 @@ from pagelens.reproduce.study import Findings, Study
 DIP = 0.10  # slower by more is a dip, by less none
 OWN = "red-storm"  # of MIXES: what decides
 SIMILAR = 0.25  # so much slower is still similar
+PERIODS = (2048, 4096, 8192, 16384)  # elements, the shortest first, up to that of three arrays
 SAME = 0.03  # times that differ by less are the same
 STORES = {"ordinary": _core.AccessKind.write, "non-temporal": _core.AccessKind.stream_store}
 LAYOUTS = (SLIDE, STREAM_C)
@@ -190,7 +191,7 @@ def _period(what: str, published: int, sweeps: Sequence[Sweep]) -> Row:
 
 def _repeats(sweep: Sweep) -> int:
     times = dict(zip(sweep.offsets.tolist(), sweep.seconds.tolist(), strict=True))
-    for period in (2048, 4096, 8192, 16384):
+    for period in PERIODS:
         pairs = [(time, times[offset + period]) for offset, time in times.items() if offset + period in times]
         if max(abs(later / time - 1) for time, later in pairs) < SAME:
             return period

@@ -123,7 +123,8 @@ def _clean(middle: Tested) -> Row:
 
 def _periodic(middle: Tested) -> Row:
     """Check that neighbouring periods are alike, and that no shorter period would do."""
-    periods = {mib: _apart(middle.contiguous, mib) for mib in (PERIOD_MIB // 4, PERIOD_MIB // 2, PERIOD_MIB)}
+    tried = (PERIOD_MIB // 4, PERIOD_MIB // 2, PERIOD_MIB)  # and two shorter ones
+    periods = {mib: _apart(middle.contiguous, mib) for mib in tried}
     shortest = min((mib for mib, difference in periods.items() if difference < STEADY), default=0)
     return Row(
         "24 cores: the pattern over a 1 GiB page repeats",
