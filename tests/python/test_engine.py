@@ -142,6 +142,22 @@ def test_masks_hide_elements(pagelens: Run, built: Callable[..., Path], tmp_path
     assert some[0] - none[0] == pytest.approx(400, abs=8)
 
 
+@needs_engine
+@pytest.mark.parametrize("kind", ["dwords", "doubles", "narrow"])
+def test_masked_elements_are_stored_where_they_lie(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path, kind: str
+) -> None:
+    pages = []
+    for arguments in ((kind,), ("none",)):
+        done = pagelens(
+            "trace", "-o", "a.trace", "--engine", "dynamorio", "--", built("masked_pages"), *arguments
+        )
+        if done.returncode == 77:
+            pytest.skip("the processor lacks AVX2 or AVX-512")
+        pages.append(first_writes(open_trace(tmp_path / "a.trace")))
+    assert pages[0] == pages[1] + 1
+
+
 WIDE = {  # accesses that the mask lets through, a round (tests/programs/wide.c)
     "moves": 5 + 5,
     "byte_moves": 14,
@@ -342,6 +358,16 @@ def test_what_a_killed_program_did_is_kept(
     workload = open_trace(tmp_path / "a.trace")
     assert first_writes(workload) >= MIB_PAGES
     assert workload.trace.summary.exit_status == 128 + number
+
+
+@needs_engine
+def test_the_last_threads_exit_is_the_programs(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The writer's thread is one of the process, too. Without care one run in six ends with 0."""
+    done = pagelens("trace", "-o", "a.trace", "--engine", "dynamorio", "--", built("last_exit"))
+    assert done.returncode == 7
+    assert open_trace(tmp_path / "a.trace").trace.summary.exit_status == 7
 
 
 @needs_engine

@@ -7,6 +7,7 @@
 #include <drutil.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -322,11 +323,21 @@ void on_exec(void* context, const SystemCall& call) {
     report(options.status, "exec " + request.path);
 }
 
+// A process that no exit_group ends has the status of the thread that ends last, as of Linux 5.17.
+// The writer's thread would be that thread.
+void end_with_last_thread(void* context) {
+    struct stat tasks{};  // has a link for each thread, beside two of its own (proc(5))
+    const nlink_t own = wants_writer ? 2 : 3;
+    if (::stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink == own + 1)
+        dr_syscall_set_sysnum(context, nr::exit_group);
+}
+
 bool on_system_call(void* context, int number) {
     SystemCall call{number, {}};
     for (int i = 0; i < 6; ++i) call.argument[i] = dr_syscall_get_param(context, i);
     if (number == nr::exit_group || number == nr::exit)
         exit_status = static_cast<int>(call.argument[0] & 0xff);
+    if (number == nr::exit && is_of_process()) end_with_last_thread(context);
     ThreadRecording* recording = recording_of(context);
     if (recording != nullptr) recording->drain();
     // This is as with QEMU: after an execve in a child of vfork, the parent would wait for ever.

@@ -178,22 +178,49 @@ bool is_compressed(int opcode) {
     }
 }
 
-// Bytes of an element that one bit of the mask stands for. EVEX.W states them, except for bytes and
-// words that are moved, compressed or expanded. (Intel SDM volume 2, 2.7.)
+// Bytes in memory of an element that one bit of the mask stands for. EVEX.W states them, except
+// where these are bytes or words. (Intel SDM volume 2, 2.7.)
 unsigned masked_element(instr_t* instruction) {
     switch (instr_get_opcode(instruction)) {
         case OP_vmovdqu8:
         case OP_vpcompressb:
         case OP_vpexpandb:
+        case OP_vpmovwb:
+        case OP_vpmovswb:
+        case OP_vpmovuswb:
+        case OP_vpmovdb:
+        case OP_vpmovsdb:
+        case OP_vpmovusdb:
+        case OP_vpmovqb:
+        case OP_vpmovsqb:
+        case OP_vpmovusqb:
+        case OP_vpmovsxbw:
+        case OP_vpmovsxbd:
+        case OP_vpmovsxbq:
+        case OP_vpmovzxbw:
+        case OP_vpmovzxbd:
+        case OP_vpmovzxbq:
             return 1;
         case OP_vmovdqu16:
         case OP_vpcompressw:
         case OP_vpexpandw:
+        case OP_vpmovdw:
+        case OP_vpmovsdw:
+        case OP_vpmovusdw:
+        case OP_vpmovqw:
+        case OP_vpmovsqw:
+        case OP_vpmovusqw:
+        case OP_vpmovsxwd:
+        case OP_vpmovsxwq:
+        case OP_vpmovzxwd:
+        case OP_vpmovzxwq:
+        case OP_vcvtph2ps:
+        case OP_vcvtps2ph:
             return 2;
         default:
             break;
     }
-    const app_pc bytes = instr_get_app_pc(instruction);
+    const byte* const bytes = instr_get_raw_bits(instruction);
     const int length = bytes == nullptr ? 0 : instr_length(dr_get_current_drcontext(), instruction);
     const byte* evex = std::find(bytes, bytes + length, byte{0x62});
     return evex + 2 < bytes + length && (evex[2] & 0x80) != 0 ? 8 : 4;
@@ -310,11 +337,16 @@ void irregular_accesses(instr_t* instruction, const dr_mcontext_t& registers, co
         case OP_vmaskmovdqu:
             return masked_by_vector(instruction, 1, 1, registers, emit);
         case OP_vmaskmovps:
-        case OP_vpmaskmovd:
             return masked_by_vector(instruction, 4, 0, registers, emit);
         case OP_vmaskmovpd:
-        case OP_vpmaskmovq:
             return masked_by_vector(instruction, 8, 0, registers, emit);
+        // DynamoRIO names the value first where these two store.
+        case OP_vpmaskmovd:
+            return masked_by_vector(instruction, 4, instr_writes_memory(instruction), registers,
+                                    emit);
+        case OP_vpmaskmovq:
+            return masked_by_vector(instruction, 8, instr_writes_memory(instruction), registers,
+                                    emit);
         default:
             break;
     }
