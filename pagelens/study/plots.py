@@ -101,6 +101,7 @@ def small_multiples(found: StudyResult, x: str, others: Sequence[str]) -> Figure
         )
     for axes in all_axes[: (rows - 1) * columns] if rows > 1 else []:
         axes.tick_params("x", labelbottom=False)
+    all_axes[0].set_ylim(bottom=0)  # of all panels; before the last is drawn, this would cut its lines off
     figure.supxlabel(x, fontsize=8.5)
     figure.supylabel("median time (modelled)", fontsize=8.5)
     handles, names = all_axes[0].get_legend_handles_labels()
@@ -145,7 +146,6 @@ def _lines(
         axes.fill_between(places, of["median_low_s"].to_list(), of["median_high_s"].to_list(),
                           color=colours[policy], alpha=0.2, linewidth=0)  # fmt: skip
     _ticks(axes, found, x, labels)
-    axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_time(value)))
     axes.grid(axis="y", color=FAINT, alpha=0.25, linewidth=0.5)
 

@@ -6,7 +6,7 @@ from threading import Event
 import polars as pl
 
 from pagelens.api import simulate
-from pagelens.errors import Interrupted
+from pagelens.errors import Interrupted, UsageError
 from pagelens.interrupts import ctrl_c_sets
 from pagelens.study.costs import CostLog
 from pagelens.study.points import Point, Points
@@ -34,10 +34,19 @@ def simulate_in_threads(work: PointsToSimulate) -> None:
                         store.write(point.key, _simulate(points, point))
                 except Interrupted:
                     break
+                except UsageError as error:
+                    raise _refused(points, point, error) from None
             done += 1
             work.progress(done, len(points.all))
     if done < len(points.all):
         raise work.stopped(done)
+
+
+def _refused(points: Points, point: Point, error: UsageError) -> UsageError:
+    """Return the error for a point, such as a job that a node has too little free memory for."""
+    file = points.stated.file
+    values = ", ".join(f"{name} = {point.values[name]!r}" for name in file.varied or file.inputs)
+    return points.stated.refused("inputs", f"point {point.number} ({values}): {error}")
 
 
 def _simulate(points: Points, point: Point) -> pl.DataFrame:

@@ -26,6 +26,7 @@ from pagelens.study import effects_of, indices_of, sentences, slurm
 from pagelens.study.design import design
 from pagelens.study.inputs import Range, as_number, parse_input
 from pagelens.study.parts import command_of_part
+from pagelens.study.plots import small_multiples
 from pagelens.study.points import OWN_CODE, Points
 from pagelens.study.points_to_simulate import PointsToSimulate
 from pagelens.study.report import render_page
@@ -201,6 +202,18 @@ def test_what_is_wrong_is_refused_with_its_place_before_anything_runs(
     assert place == str(at + 1)
     assert says in text
     assert not list(file.parent.glob("pagelens-out/**/*.parquet"))
+
+
+def test_a_point_that_its_nodes_cannot_hold_is_named(file: Path, in_process: Run) -> None:
+    """The job fits the memory, but not what the kernel and the history leave of it."""
+    file.write_text(file.read_text().replace('"80MB"', '"1 GiB"'))
+    done = in_process("study", file, "--points", "1-3", "--quiet")
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"pagelens: {file}:5: 'inputs': point 2 (size = '1 GiB', memory_side_cache.ways = 1): "
+    )
+    assert "the job needs more memory than the node's 262144 frames leave" in done.stderr
+    assert len(shards(file.parent)) == 1
 
 
 def test_a_sobol_sample_is_a_power_of_two(file: Path, in_process: Run) -> None:
@@ -409,6 +422,13 @@ def made_up(answer: Callable[[int, int], float]) -> StudyResult:
         age=polars.Series([each["age"] for each in values]),
     )
     return StudyResult(file, values, table, 0, Path())
+
+
+def test_each_panel_shows_all_of_its_lines() -> None:
+    figure = small_multiples(made_up(lambda ranks, age: 1.0 + ranks + age), "age", ["ranks"])
+    for axes in figure.axes:
+        low, high = axes.get_ylim()
+        assert all(low <= y <= high for line in axes.lines for y in line.get_ydata())
 
 
 def test_the_input_that_decides_comes_first_and_shares_are_those_of_an_analysis_of_variance() -> None:
