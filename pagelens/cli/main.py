@@ -6,6 +6,8 @@ import io
 import logging
 import re
 import sys
+import traceback
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,12 +98,24 @@ def _commands(
 
 
 def _given(error: typer.TyperException) -> str:
-    """Return the value that was refused, because the message has only its range."""
+    """Return the value that was refused, if the message has only its range."""
     from pydantic import ValidationError  # what typer checks ranges with
 
     if not isinstance(error.__cause__, ValidationError):
         return ""
-    return f", not {error.__cause__.errors()[0]['input']}"
+    value = error.__cause__.errors()[0]["input"]
+    return "" if f"'{value}'" in error.message else f", not {value}"
+
+
+def _if_library_is_old() -> str:
+    """Return what to do if the sources of the native library are newer, as after `git pull`; else nothing."""
+    found, root = find_spec("pagelens._core"), Path(pagelens.__file__).parents[1]
+    sources = [path for folder in ("bindings", "core") for path in root.glob(f"{folder}/**/*.[ch]pp")]
+    if found is None or found.origin is None or not sources:  # an installed package has no sources
+        return ""
+    if max(path.stat().st_mtime for path in sources) <= Path(found.origin).stat().st_mtime:
+        return ""
+    return f"pagelens: {found.origin} is older than its sources; run `make build/stamps/package`\n"
 
 
 def main() -> None:
@@ -119,20 +133,24 @@ def main() -> None:
     except KeyboardInterrupt:  # before the command began
         status = 130
     except typer.TyperException as error:  # the command line itself is wrong
-        message = error.format_message().rstrip(".")  # empty where the help has been shown instead
+        message = (
+            error.format_message().rstrip(".").replace("Value error, ", "")
+        )  # empty where the help has been shown instead
         if message:
             context = getattr(error, "ctx", None)
             where = context.command_path if context else "pagelens"
             print(f"pagelens: {message}{_given(error)}; see {where} --help", file=sys.stderr)
         status = error.exit_code
-    except ImportError as error:
-        if "failed to map segment" not in str(error):
-            raise
-        print(
-            f"pagelens: {error.path} may not be executed, as its file system is mounted noexec; install "
-            "pagelens into a folder elsewhere, with python3 -m venv FOLDER",
-            file=sys.stderr,
-        )
+    except (AttributeError, ImportError, TypeError) as error:
+        if isinstance(error, ImportError) and "failed to map segment" in str(error):
+            print(
+                f"pagelens: {error.path} may not be executed, as its file system is mounted noexec; install "
+                "pagelens into a folder elsewhere, with python3 -m venv FOLDER",
+                file=sys.stderr,
+            )
+        else:
+            traceback.print_exc()
+            print(_if_library_is_old(), end="", file=sys.stderr)
         status = 1
     except OSError as error:
         if error.errno not in _NO_ROOM or error.filename is not None:

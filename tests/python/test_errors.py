@@ -1,6 +1,7 @@
 """Errors reach the user as one line and an exit status, never as a traceback."""
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from pagelens import __version__
+import pagelens
+from pagelens import __version__, _core
 from pagelens.cli import main as cli
 from pagelens.errors import Failure, UsageError
 
@@ -40,6 +42,31 @@ def test_one_line_and_the_status(
     assert line.startswith(f"pagelens: {says}")
 
 
+@pytest.mark.parametrize(("later", "said"), [(1, True), (-1, False)])
+def test_a_native_library_older_than_its_sources_is_named_with_the_remedy(
+    later: int,
+    said: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """After `git pull` without a build, the library does not know what its callers ask for."""
+
+    def fail(standalone_mode: bool) -> None:
+        raise TypeError("__init__(): incompatible function arguments")
+
+    source = tmp_path / "core" / "machine.cpp"
+    source.parent.mkdir()
+    source.touch()
+    built = Path(_core.__file__).stat().st_mtime
+    os.utime(source, (built + later, built + later))
+    monkeypatch.setattr(pagelens, "__file__", str(tmp_path / "pagelens" / "__init__.py"))
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit, match="1"):
+        cli.main()
+    assert ("older than its sources; run `make build/stamps/package`\n" in capsys.readouterr().err) == said
+
+
 def test_objects_that_live_as_long_as_the_process_are_no_word_to_the_user() -> None:
     """An error's traceback may keep them: nanobind would call each a leak."""
     code = (
@@ -57,6 +84,7 @@ def test_objects_that_live_as_long_as_the_process_are_no_word_to_the_user() -> N
         (["explain", "--nodes", "0"], "'--nodes': Input should be greater than or equal to 1, not 0"),
         (["explain", "--nods", "3"], "--nods"),
         (["trace"], "PROGRAM"),
+        (["compile-flags", "rust"], "'COMPILER': 'rust' is not one of 'gcc', 'clang', 'clang-lto'; see"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(
