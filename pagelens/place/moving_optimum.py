@@ -124,7 +124,7 @@ def _solve(
     if found.x is None:
         raise Failure(f"the moving placement's linear program was not solved: {found.message}")
     shares = np.clip(found.x[: count * objects], 0, 1).reshape(count, objects)
-    return np.asarray(shares * (1 - 1e-6))  # the solver's rounding errors
+    return np.asarray(shares * (1 - 1e-6) + 0.0)  # the solver's rounding errors, and its -0
 
 
 def _price(profile: Profile) -> float:

@@ -189,7 +189,7 @@ class _Problem:
 
     def within(self, shares: Floats, whole: NDArray[np.bool_]) -> Floats:
         """Remove rounding errors: whole objects stay whole, and no moment exceeds the capacity."""
-        shares = np.where(whole, np.round(shares), shares)
+        shares = np.where(whole, np.round(shares), shares) + 0.0  # a solver's -0 would show as -0%
         over = float((self.live @ shares).max(initial=0.0)) - 1
         if over > 0:
             shares = np.where(whole, shares, shares * (1 - 2 * over - 1e-12))

@@ -99,7 +99,7 @@ def test_ours_is_behind_no_policy_and_all_fit_at_every_moment(seed: int, small: 
     for shares in placed.shares.values():
         assert (drawn_one.course @ shares).max() <= capacity * (1 + 1e-9)
         assert shares[0] == 0  # cannot be placed
-        assert ((shares >= 0) & (shares <= 1)).all()
+        assert ((shares >= 0) & (shares <= 1) & ~np.signbit(shares)).all()
 
 
 def drawn_core(random: np.random.Generator, intervals: int) -> CoreTimes:
