@@ -140,6 +140,9 @@ class Workload(ABC):
         self._programs: dict[tuple[tuple[PrivateCache, ...], int], Program] = {}
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.name}: {format_binary_size(self.footprint_bytes)}>"
+
     def job_bytes(self, ranks: int) -> int:
         """Return the memory that so many ranks need: a footprint each, and the files that they read once."""
         return self.footprint_bytes * ranks + self.shared_bytes

@@ -70,8 +70,8 @@ def trace(
 
     Raises Failure for a file that is no trace or holds no accesses.
 
-    >>> trace("tests/data/trace-version-2.bin").threads
-    2
+    >>> trace("tests/data/trace-version-2.bin")
+    <TraceWorkload of golden: 188 KiB>
     """
     first = asked_first(machine) if machine is not None else None
     with progress_bar(not progress, "reading the trace", percent=True, patience_s=0.5) as bar:

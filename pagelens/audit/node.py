@@ -75,6 +75,10 @@ def audit(
         UsageError: if `root` is no such tree, the machine cannot be audited, the probe does not fit, or a
             file cannot be read.
         Failure: if the kernel cannot give the probe its memory.
+
+    >>> report = audit(frame_flags=False)
+    >>> {finding.severity for finding in report.findings} <= {"bad", "warning", "note"}
+    True
     """
     folder = Path(root)
     if not folder.is_dir():

@@ -88,13 +88,19 @@ def conflicts(
         page_size: the size of the pages that files list, such as "2MiB", which is the default.
         cores: the number of cores that hold lines; all cores of a socket if None.
         held: bytes, or a size, that each L2 holds at a time; a full L2 if None.
-        pool: pages that may replace some, a file that lists them, or "free" for this system's free memory.
+        pool: pages that could replace some, a file that lists them, or "free" for this system's free memory.
         swaps: the most swaps to search for.
         root: the folder that holds proc/; another than "/" is a captured tree.
 
     Raises:
         UsageError: if not exactly one of `pages` and `pid` is given, or a value is out of range.
         Failure: if there are no such pages.
+
+    >>> import numpy as np
+    >>> from pagelens.conflicts import Pages
+    >>> buffer = Pages(np.arange(12, dtype=np.uint64) << np.uint64(21), np.full(12, 1 << 21))
+    >>> conflicts(buffer, machine="skx-8160").prediction.counts[0].excess
+    0
     """
     if (pages is None) == (pid is None):
         raise UsageError("conflicts: give either --frames FILE or --pid PID")

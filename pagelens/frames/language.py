@@ -21,6 +21,9 @@ def parse_history(text: str, name: str = "history") -> tuple[Step, ...]:
 
     Raises UsageError with the step or argument, its column and what could stand there. The error calls the
     text `name`.
+
+    >>> [step.name for step in parse_history("age(jobs=3); run")]
+    ['boot', 'age', 'run']
     """
     steps: list[Step] = []
     start = 0
