@@ -241,8 +241,8 @@ class JobWorkload(Workload):
         if not found:
             return []
         return [
-            f"Not all ranks were traced as long: {'; '.join(found)}. What is missing of a rank's work takes "
-            "no time here, and is not counted as waiting."
+            f"Not all ranks were traced over the same part of the run: {'; '.join(found)}. What is missing "
+            "of a rank's work takes no time here, and is not counted as waiting."
         ]
 
     def _statements(self) -> list[str]:

@@ -150,7 +150,7 @@ def guest(audit: Audit) -> Iterator[Finding]:
             "guest",
             f"This is a guest of {audit.hypervisor}, so the frames that it sees are not those of the memory.",
             "The host's pages decide which slots, banks and slices they use. Sorting or choosing frames in "
-            "the guest may therefore help nothing.",
+            "the guest may therefore not help.",
             ("pagelens audit  # on the host",),
         )
 

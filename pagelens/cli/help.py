@@ -1,6 +1,7 @@
 """The help of a command. `--help` fits a screen, and `--help-all` shows every option."""
 
 import contextlib
+import inspect
 import io
 from functools import partial
 from typing import Annotated, Any
@@ -29,6 +30,10 @@ def shape_help(command: Any) -> None:
     their own, such as "Rarely needed", and names `--help-all`, which shows them.
     """
     _close_up(command)
+    _flow(command)
+    for one in command.params:
+        if isinstance(one, TyperArgument) and one.metavar is None:
+            one.metavar = str(one.name).upper()
     parts = getattr(command, "commands", {}).values()
     for part in parts:
         shape_help(part)
@@ -47,6 +52,12 @@ def _close_up(command: Any) -> None:
     lines = [line for line in (command.epilog or "").splitlines() if line.strip()]
     indented = [f"    {line.strip()}" if line.startswith(" ") else f"\n{line}\n" for line in lines]
     command.epilog = "\n".join(indented).strip("\n")
+
+
+def _flow(command: Any) -> None:
+    """Let the terminal break the lines of each paragraph, as Typer does it for the first one only."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    command.help = "\n\n".join(each.replace("\n", " ") for each in paragraphs)
 
 
 def _option_for_all(count: int) -> Any:

@@ -99,19 +99,19 @@ Accesses = Annotated[
     Option(
         min=0,
         metavar="N",
-        help="Stop after N data accesses; 0 traces all.",
+        help="Trace N data accesses, and let the program go on untraced; 0 traces all.",
         rich_help_panel=TRACING,
     ),
 ]
 Skip = Annotated[
     int,
-    Option(min=0, metavar="N", help="Begin after N data accesses.", rich_help_panel=TRACING),
+    Option(min=0, metavar="N", help="Begin to trace after N data accesses.", rich_help_panel=TRACING),
 ]
 FromFunction = Annotated[
     str | None,
     Option(
         metavar="NAME",
-        help="Begin at the first call of NAME; --skip counts from there.",
+        help="Begin to trace at the first call of NAME; --skip counts from there.",
         rich_help_panel=TRACING,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Compares two explanations, measurements or traces: what changed, beyond chance or not."""
+"""Says what changed between two explanations, measurements or traces, beyond chance."""
 
 from pagelens.diff.compare import DEFAULT_THRESHOLD, Result, compare
 from pagelens.diff.model import Difference, Row, Setting, Table

@@ -146,10 +146,10 @@ def interaction_in_words(a: AttributionRecord) -> str:
     share = percent(abs(a.interaction_s) / a.time_s)
     if a.interaction_s > 0:
         return (
-            f"All of these changes together save {share} of the time more than the sum of each alone: "
-            "a saving shows only if nothing else takes the time instead."
+            f"All changes together save {share} of the time more than the sum of what each saves alone: "
+            "after one change alone, the program still waits for something else."
         )
     return (
-        f"All of these changes together save {share} of the time less than the sum of each alone: "
+        f"All changes together save {share} of the time less than the sum of what each saves alone: "
         "several changes would save the same time, and it counts only once."
     )

@@ -119,9 +119,9 @@ def _assumptions(e: Explanation) -> Drawing:
     return drawing(
         "assumptions",
         "What assumed values of the machine change",
-        "Each bar goes from the gain at one end of a value's range to the gain at the other, with all else "
-        "as it is: of the advised remedy, else of the best one. Where the machine file states no range, "
-        "it is a third to three times the value. The line is the gain as it is, the dashed one 2%. Orange "
-        "bars are values that turn the conclusion.",
+        "Each bar shows the gain of the advised remedy, or of the best one if none is advised, from one end "
+        "of a value's range to the other. Where the machine file states no range, it is a third to three "
+        "times the value. All other values stay as they are. The solid line is the gain without any "
+        "change, the dashed line a gain of 2%. An orange bar changes the conclusion.",
         lambda: plots.assumptions(e),
     )

@@ -112,7 +112,7 @@ def job_cost_in_words(cost: JobCostRecord) -> Sequence[str]:
         f"A job on {cost.nodes:,} nodes that wait for the slowest one takes {least}"
         f"{format_time(first.time_s)} (95%: {format_time(first.time_low_s)} to "
         f"{format_time(first.time_high_s)}), {least}{100 * share:.1f}% more than a median node: "
-        f"{least}{share * cost.nodes:,.0f} node hours in each hour of work."
+        f"{least}{share * cost.nodes:,.0f} node hours are lost in each hour of work."
     ]
     if cost.lower_bound:
         words.append(

@@ -27,7 +27,7 @@ from pagelens.explain.verdict import MATTERS
 from pagelens.explain.words import NODES_FOR_RARE
 from pagelens.statistics import CONFIDENCE, t_quantile
 
-SOME = ROUNDS[1]  # nodes whose spread says something of that of all
+SOME = ROUNDS[1]  # as many nodes as the spread over all can be judged from
 NODES_TO_CONFIRM = 2  # enough if the bounds of the time leave nothing open
 SAME_ON_ALL = "contiguous"  # the policy that gives a job the same frames on every node
 DEFAULT_PRECISION = 0.02  # as far apart as two times must lie to be called different

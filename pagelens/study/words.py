@@ -79,8 +79,8 @@ def _best(found: StudyResult) -> list[str]:
     )
     if not counts.height:
         return [f"No policy gains 2% over '{found.baseline}' at any point."]
-    won = ", ".join(f"'{name}' at {count}" for name, count in counts.iter_rows())
-    return [f"Of {best.height} points, these policies gain most: {won}."]
+    won = _listed([f"'{name}' at {count}" for name, count in counts.iter_rows()])
+    return [f"The policy that gains most is {won} of the {best.height} points."]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -35,6 +35,10 @@ def test_the_help_of_every_command_fits_a_screen(capsys: pytest.CaptureFixture[s
     assert {name: count for name, count in lines.items() if count > SCREEN_LINES} == {}
 
 
+def test_lines_of_a_help_break_where_the_terminal_ends(in_process: Run) -> None:
+    assert re.search("^ interval\\. A ratio whose", in_process("diff", "--help").stdout, re.MULTILINE)
+
+
 def test_a_help_that_leaves_options_out_names_the_one_that_shows_all(in_process: Run) -> None:
     short, whole = (in_process("explain", option).stdout for option in ("--help", "--help-all"))
     assert "--phase" not in short

@@ -22,7 +22,7 @@ def test_sorting_gains_more_than_it_costs(found):
     assert sort.gain.low > 0
     assert sort.sorting.value < sort.gain.value
     assert found["nothing"].gain.value == 0
-    assert found["sort, and each 180 s"].sorting.value > sort.sorting.value
+    assert found["sort, also each 180 s"].sorting.value > sort.sorting.value
 
 
 def test_rebooting_at_one_low_figure_reboots_more_than_the_sum_does(found):

@@ -28,7 +28,7 @@ def compile_flags(
 ) -> None:
     """Print the flags that compile a program so that it traces itself.
 
-    Give them to the compiler and to the linker. The program then runs as before, and `pagelens trace` and
-    `pagelens explain` need no engine for it.
+    Give them to the compiler and to the linker. The program then runs as before,
+    and `pagelens trace` and `pagelens explain` need no engine for it.
     """
     print(shlex.join(flags_of(compiler)))

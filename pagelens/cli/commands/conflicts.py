@@ -31,14 +31,17 @@ def conflicts(
         typer.Option(metavar="NAME", help="The machine, such as skx-8160, or a .toml file."),
     ],
     frames: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A list of pages: one per line, or JSON.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A list of pages, one a line: 0xADDRESS or a 4 KiB frame's number; or JSON."
+        ),
     ] = None,
     pid: Annotated[
         int | None, typer.Option(metavar="PID", min=1, help="Use a process's live pages; needs root.")
     ] = None,
     pool: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="The pages that may replace some; 'free' is free memory."),
+        typer.Option(metavar="FILE", help="Pages that could take the place of some; 'free' is free memory."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
     page_size: Annotated[
@@ -68,7 +71,11 @@ def conflicts(
     swaps: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, max=1000, help="Find at most this many swaps.", rich_help_panel=_RARE
+            metavar="N",
+            min=0,
+            max=1000,
+            help="Name at most N pages to exchange for others of --pool.",
+            rich_help_panel=_RARE,
         ),
     ] = 8,
     lines: Annotated[
@@ -81,9 +88,9 @@ def conflicts(
 ) -> None:
     """Find the lines of a set of pages that conflict in the snoop filter and caches.
 
-    A set holds as many lines as it has ways. It cannot hold the lines beyond that
-    at the same time, in whatever order they are accessed. Physical addresses are
-    all that is needed to count them.
+    A set of a cache holds as many lines as it has ways. If the pages have more
+    lines in a set, it cannot hold them all at a time, in whatever order they are
+    accessed. Physical addresses are all that is needed to count them.
     """
     if (frames is None) == (pid is None):
         raise UsageError("conflicts: give either --frames FILE or --pid PID")

@@ -1,4 +1,4 @@
-"""`pagelens diff`: Compare two explanations, measurements or traces, beyond chance or not."""
+"""`pagelens diff`: Say what changed between two explanations, measurements or traces, beyond chance."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -40,9 +40,9 @@ app = Typer(add_completion=False)
 @app.command("diff", epilog=EXAMPLES)
 def diff_command(
     a: Annotated[
-        Path, Argument(metavar="A", help="A folder of explain or measure, its JSON file, or a trace.")
+        Path, Argument(metavar="A", help="A folder that explain or measure wrote, its JSON file, or a trace.")
     ],
-    b: Annotated[Path, Argument(metavar="B", help="The same of what is compared with A.")],
+    b: Annotated[Path, Argument(metavar="B", help="Another of the same kind.")],
     threshold: Annotated[
         str, Option("--threshold", metavar="SHARE", help="Smaller changes are neither worse nor better.")
     ] = "2%",
@@ -51,7 +51,7 @@ def diff_command(
     ] = FailOn.slower,
     json: Json = False,
 ) -> None:
-    """Compare two explanations, measurements or traces, beyond chance or not.
+    """Say what changed between two explanations, measurements or traces, beyond chance.
 
     The figures of A and B stand side by side, with the ratio B / A and its 95% interval.
     A ratio whose interval holds 1 may be chance, and counts as no difference.

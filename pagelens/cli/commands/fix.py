@@ -22,9 +22,9 @@ app = typer.Typer(
 )
 
 _Cache = Annotated[
-    str, typer.Option(help="The size of the direct-mapped cache in front of the memory, as 16GiB.")
+    str, typer.Option(metavar="SIZE", help="The size of the direct-mapped cache in front of the memory.")
 ]
-_Node = Annotated[int, typer.Option(min=0, max=1023, help="The NUMA node to work on.")]
+_Node = Annotated[int, typer.Option(metavar="N", min=0, max=1023, help="The NUMA node to work on.")]
 _Virtual = Annotated[
     bool, typer.Option("--virtual", help="Work in a virtual machine too, whose frames are not the memory's.")
 ]
@@ -33,7 +33,9 @@ _Virtual = Annotated[
 @app.command(epilog="  sudo pagelens fix hugepages --cache 16GiB --page 2MiB --node 0")
 def hugepages(
     cache: _Cache,
-    page: Annotated[str, typer.Option(help="The page size of the pool: 2MiB or 1GiB.")] = "2MiB",
+    page: Annotated[
+        str, typer.Option(metavar="SIZE", help="The page size of the pool: 2MiB or 1GiB.")
+    ] = "2MiB",
     node: _Node = 0,
     virtual: _Virtual = False,
 ) -> None:
@@ -53,9 +55,10 @@ def hugepages(
 def offline(cache: _Cache, node: _Node = 0, virtual: _Virtual = False) -> None:
     """Order free memory by taking blocks of it offline and bringing them back.
 
-    A block has 128 MiB or more, and one block is offline at a time. Blocks that the kernel cannot empty stay
-    as they are, and their free memory is still used first. The command refuses to run while the NUMA node has
-    a pool of huge pages, because those pages would be lost.
+    A block has 128 MiB or more, and one block is offline at a time. Blocks that
+    the kernel cannot empty stay as they are, and their free memory is still used
+    first. The command refuses to run while the NUMA node has a pool of huge pages,
+    because those pages would be lost.
     """
     turned = turn_memory_here(parse_size(cache, "--cache"), node, virtual)
     done, stuck = (

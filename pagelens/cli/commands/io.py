@@ -237,7 +237,7 @@ def run_command(
     hdf5: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=SIZE", help="A property of HDF5: alignment of objects, or cache for chunks."
+            metavar="NAME=SIZE", help="Properties of HDF5: alignment=SIZE of objects, cache=SIZE for chunks."
         ),
     ] = None,
     leave_cores: Annotated[
@@ -250,14 +250,19 @@ def run_command(
     ] = None,
     compare: Annotated[
         int,
-        typer.Option(min=0, max=1000, metavar="N", help="Run the program N times each way, and compare."),
+        typer.Option(
+            min=0,
+            max=1000,
+            metavar="N",
+            help="Run the program N times each way, and compare the gain with what --machine predicts.",
+        ),
     ] = 0,
     machine: MachineName = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a program with direct large writes or other advice, or measure what that gains.
+    """Make a program's large writes direct, give other hints, or measure what that gains.
 
-    A preloaded library makes them direct. What it cannot prove safe stays unchanged.
+    A preloaded library makes the writes direct. What it cannot prove safe stays unchanged.
     --compare records the program first, and also compares the files it writes.
     """
     from pagelens.host import all_but, named_processors

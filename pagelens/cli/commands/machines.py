@@ -124,11 +124,12 @@ def detect_command(
         ),
     ] = False,
 ) -> None:
-    """Write a machine file for this machine: its NUMA nodes, or its socket.
+    """Write a machine file for this machine.
 
     It reads /proc, /sys, CPUID, hwloc if it is installed, and DMI as root. What
-    they do not say is marked as assumed. In a virtual machine, the frames are
-    the guest's.
+    they do not say is marked as assumed. The file describes all NUMA nodes
+    if several have processors, and one socket otherwise. In a virtual machine, the
+    frames are the guest's.
     """
     found = detect_whole(System(root))
     if measure:

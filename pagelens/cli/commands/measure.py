@@ -35,30 +35,78 @@ _RARE = "Rarely needed"
 # The settings of single benchmarks. measure/benchmarks.py says which benchmark has which.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "stream": {
-        "n": (int, Option("--n", min=1, max=1 << 40, metavar="N", help="How many doubles each array has.")),
+        "n": (
+            int,
+            Option(
+                "--n",
+                min=1,
+                max=1 << 40,
+                metavar="N",
+                help="How many doubles each array has; by default four times the caches.",
+            ),
+        ),
         "offset": (
             str,
-            Option(metavar="DOUBLES", help="The offset between arrays: 512, or FIRST:LAST:STEP."),
+            Option(
+                metavar="DOUBLES", help="The offset between arrays: 512, or FIRST:LAST:STEP; by default 0."
+            ),
         ),
-        "kernels": (str, Option(metavar="A,B", help="Which of copy, scale, add, triad to run.")),
+        "kernels": (
+            str,
+            Option(metavar="A,B", help="Which of copy, scale, add, triad to run; by default all."),
+        ),
     },
     "latency": {
-        "footprint": (str, Option(metavar="SIZES", help="The sizes of memory to walk: 64KiB,1MiB,...")),
-        "stride": (str, Option(metavar="SIZE", help="The step from load to load; 4KiB shows translation.")),
+        "footprint": (
+            str,
+            Option(metavar="SIZES", help="The sizes of memory to walk; by default 16KiB,32KiB,...,256MiB."),
+        ),
+        "stride": (
+            str,
+            Option(
+                metavar="SIZE", help="The step from load to load, by default a line; 4KiB shows translation."
+            ),
+        ),
     },
-    "gups": {"table": (str, Option(metavar="SIZE", help="The size of the table, a power of two."))},
-    "l2sum": {"block": (str, Option(metavar="SIZE", help="The block that each core sums again and again."))},
+    "gups": {
+        "table": (str, Option(metavar="SIZE", help="The size of the table, a power of two; by default 1GiB."))
+    },
+    "l2sum": {
+        "block": (
+            str,
+            Option(
+                metavar="SIZE",
+                help="The block that each core sums again and again; by default 1,000,000 bytes.",
+            ),
+        )
+    },
     "dgemm": {
-        "n": (int, Option("--n", min=1, max=1 << 40, metavar="N", help="The order of the matrices.")),
+        "n": (
+            int,
+            Option(
+                "--n", min=1, max=1 << 40, metavar="N", help="The order of the matrices; by default 1536."
+            ),
+        ),
         "blas": (str, Option(metavar="LIBRARY", help="A BLAS by name or path; by default the system's.")),
     },
     "cg": {
         "n": (
             int,
-            Option("--n", min=1, max=1 << 40, metavar="N", help="How many points each side of the grid has."),
+            Option(
+                "--n",
+                min=1,
+                max=1 << 40,
+                metavar="N",
+                help="How many points each side of the grid has; by default 96.",
+            ),
         )
     },
-    "conflict": {"distance": (str, Option(metavar="SIZES", help="The distance between the streams."))},
+    "conflict": {
+        "distance": (
+            str,
+            Option(metavar="SIZES", help="The distance between the streams; by default 2MiB,4MiB,...,64MiB."),
+        )
+    },
 }
 _SHARED_SETTINGS: Mapping[str, Any] = {
     "isa": (
@@ -106,7 +154,7 @@ app.command("io", epilog="Example: pagelens measure io /scratch/me")(measure_io)
 def _common(
     trials: Annotated[
         int,
-        Option(min=1, max=10_000, metavar="N", help="How many page maps to measure, each in two visits."),
+        Option(min=1, max=10_000, metavar="N", help="How many page maps to measure, each of them twice."),
     ] = 20,
     page_size: Annotated[
         str, Option(metavar="A,B", help="The page sizes: 4k, thp, 2m, 1g; several take turns.")
@@ -127,7 +175,7 @@ def _common(
             min=1,
             max=1000,
             metavar="N",
-            help="How many runs each visit has; the best one counts.",
+            help="How many runs each visit of a page map has; the best counts.",
             rich_help_panel=_RARE,
         ),
     ] = 3,

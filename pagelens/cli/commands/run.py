@@ -84,7 +84,7 @@ def run(
         str | None,
         Option(
             metavar="SIZE",
-            help="Shift blocks within this distance (--stagger), as 128KiB.",
+            help="The distance after which addresses conflict (--stagger), such as 128KiB.",
             rich_help_panel=RARE,
         ),
     ] = None,

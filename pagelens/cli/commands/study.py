@@ -1,4 +1,4 @@
-"""`pagelens study`: Simulate a grid or a sample of machines, programs and policies, and say what decides."""
+"""`pagelens study`: Simulate many machines, programs and policies, and say what matters most."""
 
 import json
 import re
@@ -77,7 +77,7 @@ def study_command(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Simulate a grid or a sample of machines, programs and policies, and say what decides.
+    """Simulate many machines, programs and policies, and say what matters most.
 
     A study that was stopped goes on where it was when the same command runs again.
     """

@@ -37,7 +37,7 @@ def trace(
             "--output",
             "-o",
             metavar="FILE",
-            help="The trace to write; %r stands for the MPI rank, %p for the process id.",
+            help="The trace to write; %r is the MPI rank, %p the process. By default PROGRAM.trace.",
         ),
     ] = "",
     accesses: Accesses = DEFAULT_BUDGET,
@@ -49,7 +49,7 @@ def trace(
         bool,
         typer.Option(
             "--any-tlb",
-            help="Also keep page uses that fully associative TLBs and large pages need; takes longer.",
+            help="Make the trace exact for every TLB of at least 4 ways, and for large pages; takes longer.",
         ),
     ] = False,
     engine: EngineName = None,

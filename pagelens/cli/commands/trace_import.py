@@ -50,7 +50,8 @@ def trace_import(
     any_tlb: Annotated[
         bool,
         typer.Option(
-            "--any-tlb", help="Keep page uses for fully associative TLBs and large pages too; a larger file."
+            "--any-tlb",
+            help="Make the trace exact for every TLB of at least 4 ways, and for large pages; a larger file.",
         ),
     ] = False,
 ) -> None:

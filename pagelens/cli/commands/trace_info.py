@@ -125,14 +125,14 @@ def _totals(workload: TraceWorkload) -> Table:
         rows["exit status"] = str(summary.exit_status)
     rows["threads"] = str(trace.threads)
     rows["phases"] = ", ".join(workload.phases[1:]) or "no regions marked"
-    rows["footprint"] = f"{format_size(workload.footprint_bytes)} resident at most, by first write"
+    rows["footprint"] = f"{format_size(workload.footprint_bytes)} resident at most"
     if workload.shared_bytes:
         rows["files"] = f"{format_size(workload.shared_bytes)} read through mappings, which all ranks share"
     moved = format_size(survey.lines_fetched * 64)
     rows["lines"] = (
         f"{format_count(survey.lines_fetched)} fetched ({moved}), {format_count(survey.lines_stored)} stored"
     )
-    rows["exact for L1s of"] = describe_family(trace.exact_for)
+    rows["exact for"] = f"L1s of {describe_family(trace.exact_for)}"
     rows["file"] = (
         f"{format_size(trace.file_bytes)}, {trace.file_bytes / max(1, survey.line_events):.2g} bytes a line"
     )

@@ -77,7 +77,7 @@ def _cells(found: Difference, of: Table, row: Row, wide: bool, name: int) -> lis
     if wide:
         known = row.ratio_low is not None and row.ratio_high is not None
         cells.append(f"{row.ratio_low:.2f}-{row.ratio_high:.2f}" if known else "")
-        cells.append("" if row.p is None else f"{row.p:.3f}")
+        cells.append("" if row.p is None else f"{row.p:.3f}" if row.p >= 0.0005 else "<.001")
     return [*cells, _word(found, row)]
 
 

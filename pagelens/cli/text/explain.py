@@ -215,7 +215,7 @@ def _numa(e: Explanation) -> Iterator[str]:
     )
     width = terminal_width() - 28
     if found.objects:
-        yield f"  {'object':<{width}} {'remote':>9} {'of all remote':>13}"
+        yield f"  {'object':<{width}} {'remote':>9} {'share':>13}"
     for known in found.objects[:_TOP]:
         name = shorten_object(known.name, width)
         yield f"  {name:<{width}} {format_share(known.remote_share):>9} {format_share(known.share):>13}"
@@ -245,7 +245,7 @@ def _numa(e: Explanation) -> Iterator[str]:
 def _remedies(e: Explanation) -> Iterator[str]:
     shown = [r for r in e.remedies if has_effect(r)]
     if idle := [f"'{r.policy}'" for r in e.remedies if not has_effect(r)]:
-        text = f"Remedies that make no difference (1.00x) and are left out: {', '.join(idle)}."
+        text = f"These remedies make no difference (1.00x), and are not shown: {', '.join(idle)}."
         yield from textwrap.wrap(text, terminal_width(), break_on_hyphens=False)
     if not shown:
         return
@@ -308,7 +308,8 @@ def _footing(e: Explanation) -> Iterator[str]:
     traced = "declared" if p.share_seen is None else f"traced ({format_share(p.share_seen)} of the run)"
     simulated = f"lines simulated: {e.sample.sampled_lines}"
     if e.machine.served_by == "memory-side cache":
-        simulated = f"slots, lines simulated: {e.sample.sampled_slots}, {e.sample.sampled_lines}"
+        slots = f"{e.sample.sampled_slots} slots of the memory-side cache"
+        simulated = f"simulated: {slots}, {e.sample.sampled_lines} lines of each page"
     text = (
         f"Lines are {traced} and counted ({simulated}); frames and times are modelled, on {_nodes(e)} with "
         f"seed {e.sample.seed}."

@@ -12,7 +12,7 @@ _MOSTLY = 0.5
 _PATHS = ("", "count", "bytes", "processor", "model", "waiting", "model")
 _PATH_WIDTHS = (20, -9, -9, -9, -9, -9, -9)
 _WAYS = ("way", "processor", "waiting", "wall", "gain", "")
-_WAY_WIDTHS = (33, -9, -9, -9, -6, 9)
+_WAY_WIDTHS = (33, -9, -9, -9, -6, 12)
 
 
 def render_explanation(e: Explanation) -> Iterator[str]:
@@ -156,9 +156,7 @@ def _way(way: Way) -> tuple[str, ...]:
         return "unknown" if seconds is None else format_time(seconds)
 
     gain = "" if way.key == "as-it-ran" or way.gain is None else f"{100 * way.gain:+.0f}%"
-    verdict = (
-        "" if way.key == "as-it-ran" or way.verdict == "gains" else way.verdict.replace("not worth it", "no")
-    )
+    verdict = "" if way.key == "as-it-ran" or way.verdict == "gains" else way.verdict
     return shorten(way.title, 33), shown(way.cpu_s), shown(way.wait_s), shown(way.wall_s), gain, verdict
 
 

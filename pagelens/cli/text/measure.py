@@ -79,8 +79,9 @@ def _remarks(m: Measured, notes: Sequence[str]) -> Iterator[str]:
     stayed = sum(visit.load.disturbed for visit in visits)
     if disturbed:
         yield from _wrapped(
-            f"Others' work on the machine disturbed {disturbed} of {len(visits)} visits; "
-            f"{disturbed - stayed} were undisturbed when repeated, of {stayed} the least disturbed counts."
+            f"Others' work on the machine disturbed {disturbed} of {len(visits)} visits. When repeated, "
+            f"{disturbed - stayed} of them were undisturbed; of the other {stayed}, the try that was least "
+            "disturbed counts."
         )
     new = {page: [t.new_share for t in m.of_page(page) if t.new_share is not None] for page in m.pages}
     shares = [f"{format_share(float(np.mean(of)))} ({page.name})" for page, of in new.items() if of]

@@ -59,6 +59,7 @@ def _policies(r: PlaceReport) -> Iterator[str]:
                 f"{100 * gain:>6.0f}% {format_binary_size(cache.bytes / r.ranks):>9}  frames {frames}"
             )
     yield "gain: as a share of what all-fast gains; fast: fast memory that a rank uses."
+    yield "docs/place.md says what each policy does."
 
 
 def _policy(row: PolicyRow) -> str:
@@ -103,7 +104,7 @@ def _fast(known: ObjectRow) -> str:
 def _phases(r: PlaceReport) -> Iterator[str]:
     if len(r.phases) < 2:
         return
-    yield f"{'phase':<24} {'all slow':>9} {'all fast':>9} {'optimum':>9}  limited by"
+    yield f"{'phase':<24} {'all slow':>9} {'all fast':>9} {'optimum':>9}  limited by (all slow)"
     for phase in r.phases:
         yield (
             f"{_cut(phase.phase, 24):<24} {format_time(phase.all_slow_s):>9} "

@@ -19,7 +19,8 @@ def render_terminal(found: Reproduction) -> str:
 def _head(found: Reproduction) -> Iterator[str]:
     text = (
         f"{found.score.in_words.capitalize()} ({found.scale} scale, seed {found.seed}). What machine "
-        "files state (input) and what follows from it by arithmetic (derived) does not count."
+        "files state (input) and what follows from it by arithmetic (derived) does not count, nor what is "
+        "only shown."
     )
     yield from textwrap.wrap(text, terminal_width())
     if any(row.tried is not None for row in found.rows):

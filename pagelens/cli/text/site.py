@@ -174,11 +174,11 @@ def _thousands(hours: float) -> str:
 
 def _put_in(s: Simulated) -> Iterator[str]:
     i = s.inputs
-    sizes = ", ".join(f"{count:,}: {100 * share:.0f}%" for count, share in (i.sizes or {}).items())
+    sizes = ", ".join(f"{100 * share:.0f}% on {count:,}" for count, share in (i.sizes or {}).items())
     yield from wrap(
-        f"Inputs: {i.nodes:,} nodes, {i.jobs} jobs on each, {i.draws} draws, seed {i.seed}. Assumed: jobs of "
-        f"{i.job_hours:g} h on so many nodes for so much of the work: {sizes}; "
-        f"{100 * i.memory_bound:.0f}% of their time waits for memory as MiniFE's does; a reboot takes "
+        f"Inputs: {i.nodes:,} nodes, {i.jobs} jobs on each, {i.draws} draws, seed {i.seed}. Assumed: a job "
+        f"takes {i.job_hours:g} h; the work runs on so many nodes a job: {sizes}; "
+        f"{100 * i.memory_bound:.0f}% of the jobs' time waits for memory as MiniFE's does; a reboot takes "
         f"{i.reboot_hours:g} h, sorting before a job {i.sort_s:g} s, each periodic sort "
         f"{i.interval_sort_s:g} s; {100 * i.reallocated:.0f}% of a job's memory is allocated while it runs; "
         f"STREAM has {100 * i.noise:.1f}% of noise, and {100 * i.disturbed:.0f}% of the checks are disturbed."

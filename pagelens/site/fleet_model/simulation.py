@@ -76,7 +76,7 @@ def site_policies(rule: Rule) -> Sequence[SitePolicy]:
         SitePolicy("Intel's sort", "intel"),
         SitePolicy("Intel's, reboot below 300 *", "intel", rule=below),
         SitePolicy("sort", "sorted"),
-        SitePolicy("sort, and each 180 s", "sorted", interval=True),
+        SitePolicy("sort, also each 180 s", "sorted", interval=True),
         SitePolicy("sort, reboot below 300", "sorted", rule=below),
         SitePolicy("sort, reboot at 3 in a row", "sorted", rule=lambda nodes: Below(nodes, NERSC_SHARE, 3)),
         SitePolicy("sort, reboot by EWMA", "sorted", rule=Ewma),

@@ -221,9 +221,17 @@ def simulate(
 def serve(
     config: Config = DEFAULT_CONFIG,
     host: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="The address to listen on; by default 127.0.0.1.")
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="The address to listen on; by default the configuration's, or 127.0.0.1."
+        ),
     ] = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, metavar="N", help="The port.")] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, metavar="N", help="The port; by default the configuration's, or 8017."
+        ),
+    ] = None,
 ) -> None:
     """Show the fleet in a browser until Ctrl-C. The server only reads.
 
