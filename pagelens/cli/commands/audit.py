@@ -10,6 +10,7 @@ import typer
 
 from pagelens.audit import Finding, Severity
 from pagelens.audit import audit as audit_node
+from pagelens.cli.options import Json
 from pagelens.cli.text.audit import render
 from pagelens.errors import Interrupted
 from pagelens.progress import Bar, progress_bar
@@ -67,7 +68,7 @@ def audit(
     fail_on: Annotated[
         FailOn, typer.Option("--fail-on", help="Exit with status 3 if a finding is this severe.")
     ] = FailOn.bad,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
+    as_json: Json = False,
     machine: Annotated[
         str | None,
         typer.Option(

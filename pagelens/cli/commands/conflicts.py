@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from pagelens.cli.options import Json
 from pagelens.cli.text.conflicts import render
 from pagelens.conflicts import conflicts as find_conflicts
 from pagelens.errors import UsageError
@@ -43,7 +44,7 @@ def conflicts(
         str | None,
         typer.Option(metavar="FILE", help="Pages that could take the place of some; 'free' is free memory."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
+    as_json: Json = False,
     page_size: Annotated[
         str | None,
         typer.Option(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option, Typer
 
+from pagelens.cli.options import Quiet, Seed
 from pagelens.cli.text.reproduce import render_terminal
 from pagelens.errors import UsageError
 from pagelens.output_directory import claim_directory
@@ -49,12 +50,10 @@ Ranges = Annotated[
     bool,
     Option("--ranges", help="Run each study again with other seeds and at both ends of assumed ranges."),
 ]
-Seed = Annotated[int, Option(min=0, max=2**63 - 1, metavar="N", help="The seed of every random draw.")]
 Output = Annotated[
     Path, Option("--output", "-o", metavar="DIR", help=f"The folder for {PAGE}, {DATA} and {FIGURES}/.")
 ]
 Json = Annotated[bool, Option("--json", help="Print the claims as JSON (docs/reproduce.md).")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Write the files and print only errors.")]
 
 app = Typer(add_completion=False)
 

@@ -9,6 +9,7 @@ from typing import Annotated, BinaryIO, Literal
 import typer
 
 from pagelens.accesses import open_trace
+from pagelens.cli.options import Seed
 from pagelens.errors import UsageError
 from pagelens.files import write_whole
 from pagelens.frames import DEFAULT_HISTORY, Node, find_policy, parse_history
@@ -64,9 +65,7 @@ def trace_export(
     node: Annotated[
         int, typer.Option(min=0, max=99_999, metavar="N", help="The number of the node in its fleet.")
     ] = 0,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, metavar="N", help="The seed of every random draw.")
-    ] = 1,
+    seed: Seed = 1,
     lines: Annotated[
         int, typer.Option(min=0, metavar="N", help="Write at most this many lines; 0 writes all.")
     ] = 0,

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from pagelens.accesses import ObjectInfo, TraceWorkload, describe_family, open_trace
 from pagelens.address import FRAME_BYTES
+from pagelens.cli.options import Json
 from pagelens.spelling import printable
 from pagelens.units import format_count, format_size
 
@@ -32,7 +33,7 @@ app = typer.Typer(add_completion=False)
 @app.command(epilog=EXAMPLES)
 def trace_info(
     file: Annotated[Path, typer.Argument(help="A trace file that `pagelens trace -o FILE` wrote.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
+    as_json: Json = False,
     pages: Annotated[
         bool, typer.Option("--pages", help="Also list the pages in the order of their first write.")
     ] = False,
