@@ -11,7 +11,6 @@
 #define _GNU_SOURCE
 #include "ioapply/parts.h"
 
-#include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -27,7 +26,6 @@
 enum { BOUNCE_ALIGNMENT = 4096, LEAST_PART = 1 << 20 };
 
 static size_t most_threads = 1;
-static bool can_ask_for_memory; /* Linux 5.14 and later */
 
 struct part {
     const struct direct_file* direct;
@@ -40,7 +38,7 @@ struct part {
     int under_way; /* atomic; the kernel makes it 0 when the thread has ended */
 };
 
-/* The kernel brings the pages in, as the write would. */
+/* The kernel brings the pages in, as the write would. Kernels before 5.14 refuse this. */
 static bool all_is_readable(const char* buffer, size_t size) {
     const uintptr_t first = (uintptr_t)buffer / BOUNCE_ALIGNMENT * BOUNCE_ALIGNMENT;
     const size_t bytes = (uintptr_t)buffer + size - first;
@@ -50,9 +48,6 @@ static bool all_is_readable(const char* buffer, size_t size) {
 void parts_begin(void) {
     const char* wanted = getenv("PAGELENS_IO_THREADS");
     const long threads = wanted ? atol(wanted) : 1;
-    const int saved_errno = errno;
-    can_ask_for_memory = all_is_readable((const char*)&most_threads, 1);
-    errno = saved_errno;
     most_threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : (size_t)threads;
 }
 
@@ -111,7 +106,7 @@ size_t write_in_parts(const struct direct_file* direct, const char* buffer, size
     struct part parts[MOST_THREADS];
     size_t count = parts_of(direct, size, offset);
     /* write(2) writes nothing behind memory that it cannot read, but a later part would. */
-    if (count > 1 && can_ask_for_memory && !all_is_readable(buffer, size)) count = 1;
+    if (count > 1 && !all_is_readable(buffer, size)) count = 1;
     const size_t block = direct->file_alignment;
     const size_t each = (size / count + block - 1) / block * block; /* of the last one the rest */
     const size_t bounce = BOUNCE_BYTES / count / BOUNCE_ALIGNMENT * BOUNCE_ALIGNMENT;

@@ -6,25 +6,19 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
+#include "probes/clocks.hpp"
 #include "probes/failure.hpp"
 #include "probes/transfer_queue.hpp"
 
 namespace pagelens::probes {
 
 namespace {
-
-double seconds(clockid_t clock) {
-    timespec now{};
-    clock_gettime(clock, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 // Seconds that the calling thread has waited for a processor that others had; 0 where the kernel
 // does not say.
@@ -48,17 +42,6 @@ struct Clocks {
         return result;
     }
 };
-
-// The least time that reading the clock of the thread took.
-double cpu_clock_seconds() {
-    double least = 1, last = seconds(CLOCK_THREAD_CPUTIME_ID);
-    for (int i = 0; i < 32; ++i) {
-        const double now = seconds(CLOCK_THREAD_CPUTIME_ID);
-        least = std::min(least, now - last);
-        last = now;
-    }
-    return least;
-}
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/probes/register.hpp"
+#include "probes/alternate_writes.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -52,6 +53,10 @@ void register_file_loop(nb::module_& m) {
         "work_bytes"_a, "offsets"_a,
         "Returns the median seconds of transfers of `bytes`, each after other memory of "
         "`work_bytes` was touched, and of this work.");
+    m.def("alternate_writes", &alternate_writes, nb::call_guard<nb::gil_scoped_release>(),
+          "descriptor"_a, "bytes"_a, "offsets"_a, "other_core"_a,
+          "Writes `bytes` at each offset in turn by this thread and by one on another processor. "
+          "Returns the processor seconds of each write but the first.");
     m.def("call_seconds", &call_seconds, nb::call_guard<nb::gil_scoped_release>(), "descriptor"_a,
           "count"_a, "Processor seconds of a system call that does nothing.");
     m.def("copy_seconds", &copy_seconds, nb::call_guard<nb::gil_scoped_release>(), "bytes"_a,

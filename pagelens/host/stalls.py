@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 SHORTEST_S = 50e-6  # longer than what the kernel does now and then in an operation that touches only memory
 _LONGEST_BASE_S = 500e-6  # an operation that takes longer hides its stalls
 FEWEST = 8  # operations, or stalls, that tell something
-_IDLE_BYTES, _IDLE_S = 64 << 20, 1.0  # of memory that is left alone so long
+_IDLE_BYTES = 64 << 20  # of memory that is left alone
 
 
 def stalled(times: Floats, work: Floats | float = 1.0) -> Floats:
@@ -34,19 +34,22 @@ def stalled(times: Floats, work: Floats | float = 1.0) -> Floats:
     return np.where((longer > SHORTEST_S) & (base < _LONGEST_BASE_S), longer, 0.0)
 
 
-def idle_touches() -> Floats:
-    """Return how long touching each page took that stalled, of memory that the process has and left alone."""
-    page = mmap.PAGESIZE
-    with mmap.mmap(-1, _IDLE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+class IdleMemory:
+    """Memory that the process has, and leaves alone between two looks at it."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, _IDLE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with suppress(OSError):  # a kernel without transparent huge pages refuses it
-            memory.madvise(mmap.MADV_NOHUGEPAGE)
-        for at in range(0, _IDLE_BYTES, page):
-            memory[at] = 1
-        time.sleep(_IDLE_S)
+            self._memory.madvise(mmap.MADV_NOHUGEPAGE)
+        for at in range(0, _IDLE_BYTES, mmap.PAGESIZE):
+            self._memory[at] = 1
+
+    def stalls(self) -> Floats:
+        """Touch each page, and return how long those touches took that stalled."""
         clock, times = time.thread_time_ns, []
-        for at in range(0, _IDLE_BYTES, page):
+        for at in range(0, _IDLE_BYTES, mmap.PAGESIZE):
             begin = clock()
-            memory[at]
+            self._memory[at]
             times.append(clock() - begin)
-    took = np.asarray(times) / 1e9
-    return took[took > SHORTEST_S]
+        took = np.asarray(times) / 1e9
+        return took[took > SHORTEST_S]

@@ -21,8 +21,8 @@ WRITE, OVERWRITE, READ, COLD_READ, SCATTERED_READ, DIRECT_READ, DIRECT_WRITE = (
     "write", "overwrite", "read", "cold_read", "scattered_read", "direct_read", "direct_write",
 )  # fmt: skip
 # These are parts of the paths above, with tables of their own.
-UNALIGNED_WRITE, SMALL_FOLIO_READ, FAR_READ, DIRECT_NEW_WRITE = (
-    "unaligned_write", "small_folio_read", "far_read", "direct_new_write",
+UNALIGNED_WRITE, SHARED_WRITE, SMALL_FOLIO_READ, FAR_READ, DIRECT_NEW_WRITE = (
+    "unaligned_write", "shared_write", "small_folio_read", "far_read", "direct_new_write",
 )  # fmt: skip
 BUFFERED_READS = (READ, COLD_READ, SCATTERED_READ)
 COPY = "file_copy"  # by the kernel, from file to file

@@ -10,12 +10,20 @@ from numpy.typing import NDArray
 
 from pagelens.io import classify as paths
 from pagelens.io.kinds import KINDS
-from pagelens.io.turns import waited_for
-from pagelens.machine import Costs, Io, Machine
+from pagelens.io.turns import left_of_others, waited_for
+from pagelens.machine import (
+    JOINED_PIECE,
+    LARGE_AFTER_WORK,
+    SMALL_AFTER_WORK,
+    SMALL_JOINED_PIECE,
+    Costs,
+    Io,
+    Machine,
+)
 from pagelens.values.quantities import Sourced
 
 Floats = NDArray[np.float64]
-_SMALL_FOLIOS = 1 / 32  # folios a page, where folios are small
+_PAGE = 4096  # bytes
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,7 @@ def costs_of(io: Io, path: str) -> Costs | None:
         paths.OVERWRITE: ("overwrite", "write"),
         paths.DIRECT_NEW_WRITE: ("direct_new_write", "direct_write"),
         paths.UNALIGNED_WRITE: ("unaligned_write", "write"),
+        paths.SHARED_WRITE: ("shared_write", "write"),
         paths.SMALL_FOLIO_READ: ("small_folio_read", "read", "cold_read"),
         paths.FAR_READ: ("far_read", "read", "cold_read"),
         paths.READ: ("read", "cold_read"),
@@ -110,6 +119,9 @@ def _finer(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
     unaligned = (kind == paths.WRITE) & ~frame["aligned"].to_numpy()
     new = frame["new_share"].to_numpy()[unaligned]
     cpu_s[unaligned] += new * _difference(io, paths.UNALIGNED_WRITE, paths.WRITE, sizes[unaligned])
+    shared = (kind == paths.WRITE) & _after_another_processor(frame)
+    new = frame["new_share"].to_numpy()[shared]
+    cpu_s[shared] += new * _difference(io, paths.SHARED_WRITE, paths.WRITE, sizes[shared])
     cached = (1 - frame["cold_share"].to_numpy()) * np.isin(kind, paths.BUFFERED_READS)
     for path, share in (
         (paths.SMALL_FOLIO_READ, frame["folio_share"].to_numpy()),
@@ -120,9 +132,25 @@ def _finer(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
     gap = frame["gap_ns"].to_numpy() / 1e9
     old = np.isin(kind, (*paths.BUFFERED_READS, paths.OVERWRITE))
     makes = np.isin(kind, (paths.WRITE, paths.COPY))
-    for where, table in ((old, io.after_work), (makes, io.write_after_work or io.after_work)):
-        if table is not None:
-            cpu_s[where] += _displaced(table.value, gap[where])
+    for where, small, large in (
+        (old, io.after_work, io.large_after_work),
+        (makes, io.write_after_work or io.after_work, io.large_write_after_work),
+    ):
+        if small is not None:
+            more = _displaced(small.value, gap[where])
+            if large is not None:
+                # A large buffer is displaced, too.
+                share = (sizes[where] - SMALL_AFTER_WORK) / (LARGE_AFTER_WORK - SMALL_AFTER_WORK)
+                more += share.clip(0, 1) * np.maximum(_displaced(large.value, gap[where]) - more, 0)
+            cpu_s[where] += more
+
+
+def _after_another_processor(frame: pl.DataFrame) -> NDArray[np.bool_]:
+    """Return which writes follow one that another processor made to their file."""
+    writes = pl.col("path").is_in([paths.WRITE, paths.OVERWRITE])
+    cpu = pl.when(writes).then(pl.col("cpu"))
+    before = cpu.forward_fill().shift(1).over("file")
+    return frame.select((writes & (cpu != before)).fill_null(False)).to_series().to_numpy()
 
 
 def _elsewhere(frame: pl.DataFrame, io: Io, cpu_s: Floats) -> None:
@@ -212,30 +240,28 @@ def _synchronous(frame: pl.DataFrame, io: Io, cpu_s: Floats, wait_s: Floats) -> 
     wall = np.where(clean, 0.0, io.sync.value) + dirty * out
     cpu_s[syncs] = cpu[syncs]
     wait_s[syncs] = np.maximum(wall - cpu, 0)[syncs]
-    _joined(frame, io, syncs & clean, np.where(syncs, dirty, 0.0), cpu_s, wait_s)
+    _joined(frame, io, syncs, np.where(syncs, dirty, 0.0), cpu_s, wait_s)
     each = (frame["synchronous"] & (frame["kind"] == KINDS["write"]) & (frame["bytes"] > 0)).to_numpy()
     cpu_s[each] += base_cpu
     wait_s[each] += max(io.sync.value - base_cpu, 0)
 
 
 def _joined(
-    frame: pl.DataFrame, io: Io, clean: NDArray[np.bool_], dirty: Floats, cpu_s: Floats, wait_s: Floats
+    frame: pl.DataFrame, io: Io, syncs: NDArray[np.bool_], dirty: Floats, cpu_s: Floats, wait_s: Floats
 ) -> None:
-    """Add what an fsync takes that finds another thread's fsync writing the file out.
+    """Add what an fsync takes that finds other threads' fsyncs writing the file out.
 
-    It waits for the same pages, and looks at each of them.
+    It waits for the pages that they have not written yet, and looks at each of them.
     """
     if io.joined_sync_work is None:
         return
-    place, left = waited_for(frame, clean, dirty > 0, in_order=False)
+    small = io.small_folio_joined_sync_work or io.joined_sync_work
+    shares = (_PAGE / JOINED_PIECE, _PAGE / SMALL_JOINED_PIECE)
+    paces = (1 / io.joined_sync_work.value, 1 / small.value)
+    seconds = np.interp(frame["folio_share"].to_numpy(), shares, paces)
+    cpu_s += left_of_others(frame, syncs, dirty) * seconds
+    place, left = waited_for(frame, syncs & (dirty <= 0), dirty > 0, in_order=False)
     joined, other = place >= 0, place[place >= 0]
-    cpu_s[joined] += dirty[other] / io.joined_sync_work.value
-    if io.interrupt_core is not None and io.small_folio_joined_sync_work is not None:
-        # There, a waiter can look at a folio while the interrupt still ends the next ones.
-        elsewhere = frame["cpu"].to_numpy()[joined] != io.interrupt_core.value
-        small = frame["folio_share"].to_numpy()[other] > _SMALL_FOLIOS
-        more = 1 / io.small_folio_joined_sync_work.value - 1 / io.joined_sync_work.value
-        cpu_s[joined] += (elsewhere & small) * dirty[other] * max(more, 0)
     wait_s[joined] += left[joined] * wait_s[other]
 
 

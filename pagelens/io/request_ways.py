@@ -82,14 +82,16 @@ def larger_buffers(
 
 
 def merged_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
-    """Merge them into direct operations from an aligned buffer."""
+    """Merge them into direct operations from an aligned buffer. Larger ones stay whole."""
     if not has_direct(io):
         return None
     total, _ = _run_totals(frame)
-    where = buffered(frame)
+    where, sizes = buffered(frame), sizes_of(frame)
 
     def cost_in(request: int) -> Cost | None:
         some = where & (total >= request)
+        if not (sizes[some] <= request).any():
+            return None  # the program's own requests are larger
         after = predict(made_direct(frame, some), io)
         return _in_requests(frame, io, after, some, request, total, direct_path)
 
@@ -140,7 +142,7 @@ def _in_requests(
         costs = costs_of(io, path_of(path))
         if costs is None:
             return None
-        whole = np.minimum(total[where], request)
+        whole = np.minimum(total[where], np.maximum(request, sizes[where]))
         each = table_cost(costs, whole)
         share = sizes[where] / whole
         cpu_s[where] = each.cpu_s * share + copies * copy_s(io, sizes[where])

@@ -47,6 +47,28 @@ def waited_for(
     return place, left
 
 
+def left_of_others(frame: pl.DataFrame, some: Mask, amounts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how much was left, when each operation began, of what other threads' operations had to do.
+
+    These are operations on the same file that began before and were still under way. Of its amount, each has
+    left the share that is left of its time.
+    """
+    found = np.zeros(frame.height)
+    file, process, thread = (frame[name].to_numpy() for name in ("file", "process", "thread"))
+    start, wall = frame["start_ns"].to_numpy(), frame["wall_ns"].to_numpy()
+    end = start + wall
+    under_way: dict[int, list[int]] = {}
+    for at in np.flatnonzero(some & _shared(frame, some)).tolist():
+        others = [other for other in under_way.get(file[at], []) if end[other] > start[at]]
+        found[at] = sum(
+            amounts[other] * (end[other] - start[at]) / wall[other]
+            for other in others
+            if (process[other], thread[other]) != (process[at], thread[at])
+        )
+        under_way[file[at]] = [*others, at] if amounts[at] > 0 else others
+    return found
+
+
 def waits_of_threads(frame: pl.DataFrame) -> pl.DataFrame:
     """Return how often and how long each thread waited for each other one, the longest first.
 

@@ -83,7 +83,7 @@ def _large_direct(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
         return None
     return Option(
         "large-direct",
-        f"writes of {format_binary_size(LARGE)} and more direct",
+        f"direct writes of {format_binary_size(LARGE)} and more",
         "O_DIRECT where it is safe, and a copy where the memory is not aligned",
         _made_direct(frame, io, where)[0],
         applied_by="--apply direct",
@@ -104,7 +104,7 @@ def _divided(frame: pl.DataFrame, io: Io, now: Cost) -> Option | None:
     cost, wall, threads = next(each for each in known if float(each[1].sum()) <= _AS_GOOD * least)
     return Option(
         "divided",
-        f"large writes direct, by {threads} threads",
+        f"large direct writes by {threads} threads",
         "O_DIRECT where it is safe, and parts of a write over data that threads write",
         cost,
         wall,

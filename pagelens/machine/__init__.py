@@ -4,7 +4,15 @@ from pagelens.machine.chosen import choose_machine, measured_file
 from pagelens.machine.core_times import CoreTimes
 from pagelens.machine.cores import Cores
 from pagelens.machine.drawing import list_lines, machine_lines
-from pagelens.machine.io import Costs, InFlight, Io
+from pagelens.machine.io import (
+    JOINED_PIECE,
+    LARGE_AFTER_WORK,
+    SMALL_AFTER_WORK,
+    SMALL_JOINED_PIECE,
+    Costs,
+    InFlight,
+    Io,
+)
 from pagelens.machine.memories import Memory, MemorySideCache
 from pagelens.machine.numa_load import NumaLoad
 from pagelens.machine.page_fault import FAULT_COUNTS, READ_FAULT_COUNTS
@@ -31,7 +39,11 @@ from pagelens.values.quantities import Sourced
 
 __all__ = [
     "FAULT_COUNTS",
+    "JOINED_PIECE",
+    "LARGE_AFTER_WORK",
     "READ_FAULT_COUNTS",
+    "SMALL_AFTER_WORK",
+    "SMALL_JOINED_PIECE",
     "TRANSLATION_COUNTS",
     "CoreTimes",
     "Cores",

@@ -143,6 +143,10 @@ InFlightCosts = Annotated[
 ]
 
 
+JOINED_PIECE, SMALL_JOINED_PIECE = 1 << 20, 32 << 10  # bytes of the writes before `joined_sync_work`
+SMALL_AFTER_WORK, LARGE_AFTER_WORK = 4 << 10, 256 << 10  # bytes of the transfers of `after_work`
+
+
 class Io(Table):
     """The time of operations on the files of one file system, as `pagelens measure io` measures it."""
 
@@ -160,6 +164,10 @@ class Io(Table):
         default=None,
         description="a buffered write that makes the file longer, and begins or ends within a page",
     )
+    shared_write: Sourced[OperationCosts] | None = Field(
+        default=None,
+        description="a buffered write that makes the file longer right after a write by another processor",
+    )
     small_folio_read: Sourced[OperationCosts] | None = Field(
         default=None, description="a buffered read of cached data that were written 4 KiB at a time"
     )
@@ -173,6 +181,12 @@ class Io(Table):
     )
     write_after_work: Sourced[OperationCosts] | None = Field(
         default=None, description="the same of a write of 4 KiB that makes a file longer"
+    )
+    large_after_work: Sourced[OperationCosts] | None = Field(
+        default=None, description="`after_work` with a read of 256 KiB"
+    )
+    large_write_after_work: Sourced[OperationCosts] | None = Field(
+        default=None, description="`write_after_work` with a write of 256 KiB"
     )
     file_copy: Sourced[OperationCosts] | None = Field(
         default=None, description="copy_file_range of data that the page cache has to the end of a file"
@@ -214,13 +228,12 @@ class Io(Table):
     )
     joined_sync_work: Sourced[BytesPerSecond] | None = Field(
         default=None,
-        description="the bytes that fsync waits for in a second of its processor time, where another "
-        "thread has begun to write them out",
+        description="the bytes that fsync waits for in a second of its processor time, where other "
+        "threads sync the file at the same time",
     )
     small_folio_joined_sync_work: Sourced[BytesPerSecond] | None = Field(
         default=None,
-        description="the same on another processor than `interrupt_core`, of a file that was written 32 KiB "
-        "at a time",
+        description="the same of a file that was written 32 KiB at a time",
     )
     close_work: Sourced[BytesPerSecond] | None = Field(
         default=None,

@@ -40,7 +40,7 @@ def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(calls, "_RATE_BYTES", 8 << 20)
     monkeypatch.setattr(transfers, "_MOMENT_TIMES", 1)
     monkeypatch.setattr(stalls, "_IDLE_BYTES", 1 << 20)
-    monkeypatch.setattr(stalls, "_IDLE_S", 0.0)
+    monkeypatch.setattr(stalls.IdleMemory, "stalls", lambda _: np.asarray([1e-4]))
     measured = session.measure_folder(tmp_path, seconds=0.01, rounds=2)
     text = file_with_io(file_with_io(MACHINE, measured), measured)  # the second takes the first one's place
     io = parse_machine(text.encode(), "it").io
@@ -58,6 +58,9 @@ def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch:
     assert all(len(of) >= 2 for by_size in measured.samples.values() for of in by_size.values())
     assert io.small_folio_truncating is not None
     assert io.joined_sync_work is not None
+    assert io.large_write_after_work is not None
+    assert measured.stalls == [1e-4, 1e-4]  # idle memory is looked at in each round
+    assert (io.shared_write is not None) == (len(os.sched_getaffinity(0)) > 1)
     assert io.replacing_open is not None
     assert io.replacing_close is not None
     measured.moments = {"overwrite": [2e-6, 3e-6, 9e-6, *[2.5e-6] * 5], "direct_write": [4e-6, 5e-6]}
@@ -132,9 +135,8 @@ def test_stalls_of_memory_stand_in_a_machine_file(tmp_path: Path) -> None:
 def test_idle_memory_is_touched_where_there_are_no_large_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """`measure io` ended with a traceback there, because the kernel refuses advice that it does not know."""
     monkeypatch.setattr(stalls, "_IDLE_BYTES", 1 << 16)
-    monkeypatch.setattr(stalls, "_IDLE_S", 0.0)
     monkeypatch.setattr(stalls.mmap, "MADV_NOHUGEPAGE", 1 << 20)
-    assert stalls.idle_touches().size <= 16
+    assert stalls.IdleMemory().stalls().size <= 16
 
 
 def test_stalls_are_not_in_the_times_of_transfers_in_memory(
@@ -170,6 +172,34 @@ def test_parts_of_a_loop_are_its_processor_time(tmp_path: Path) -> None:
         done = _probes.file_loop(file, True, 4096, list(range(0, 40 << 12, 4096)))
     assert len(done.parts_cpu_s) == 2  # of 16 operations each; 8 are left
     assert 0 < sum(done.parts_cpu_s) <= done.cpu_s
+
+
+def test_two_processors_write_in_turn(tmp_path: Path) -> None:
+    here, *others = sorted(os.sched_getaffinity(0))
+    with Scratch(tmp_path).open() as file:
+        took = _probes.alternate_writes(file, 4096, [4096 * at for at in range(9)], (others or [here])[0])
+        assert os.fstat(file).st_size == 9 * 4096
+        assert len(took) == 8
+        assert min(took) > 0
+        with pytest.raises(ValueError, match="processors have numbers"):
+            _probes.alternate_writes(file, 4096, [0], 1 << 20)
+    with (tmp_path / "x").open("w+b") as unused, pytest.raises(OSError, match="a write failed"):
+        _probes.alternate_writes(os.open(unused.name, os.O_RDONLY), 4096, [0, 1], here)
+    assert sorted(os.sched_getaffinity(0)) == [here, *others]
+
+
+def test_threads_that_sync_at_once_take_more_than_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(99))
+    monkeypatch.setattr(calls, "_RATE_BYTES", 1 << 20)
+    monkeypatch.setattr(calls.time, "thread_time", lambda: next(clock))  # each fsync takes a second or more
+    monkeypatch.setattr(calls, "together", lambda count, _, work: [work(at) for at in range(count)])
+    measured = Measured(tmp_path, system.read_file_system(tmp_path))
+    measured.paces = {"sync_work": [1.0 / (1 << 20)], "small_folio_sync_work": [2.0 / (1 << 20)]}
+    calls._joined_syncs(measured, Scratch(tmp_path))
+    assert measured.paces["joined_sync_work"] == pytest.approx([(8 - (1 + 1 / 256)) / 7 / (1 << 20)])
+    assert measured.paces["small_folio_joined_sync_work"] == pytest.approx([(8 - 1.125) / 7 / (1 << 20)])
 
 
 def test_folders_that_will_not_do_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -360,6 +360,18 @@ def test_reads_elsewhere_and_after_work_take_longer() -> None:
     assert cpu_of(new, with_tables(write_after_work=of_writes))[1] == pytest.approx(4e-6 + last / 1e5 * 8e-6)
 
 
+def test_large_transfers_after_work_find_their_buffers_displaced() -> None:
+    """h5py writes 320 kB that it has just computed. The model was 14% too low."""
+    io = with_tables(
+        after_work='[["1 B", "1 us", "1 us"], ["1 MiB", "5 us", "105 us"]]',
+        large_after_work='[["1 B", "30 us", "30 us"], ["1 MiB", "44 us", "144 us"]]',
+    )
+    for size, more in ((2048, 4), (PAGE, 4), (130 << 10, 9), (256 << 10, 14), (1 << 20, 14)):
+        operations = [transfer("read", 0, size, wall_ns=0), transfer("read", size, size, start_ns=100_000)]
+        first, second = cpu_of(operations, io, bytes=4 << 20, cached_bytes=4 << 20)
+        assert second - first == pytest.approx(more * 1e-6)
+
+
 def test_truncation_drops_pages_and_close_then_writes_the_file_out() -> None:
     io = with_tables(truncating='"1 GB/s"', close_work='"2 GB/s"', opening='"1 us"', creating='"5 us"')
     opened = {"kind": "open", "flags": os.O_CREAT | os.O_TRUNC | os.O_WRONLY, "size": 1_000_000, "result": 3}
@@ -472,15 +484,27 @@ def test_reads_of_what_was_written_directly_are_not_cached() -> None:
     assert found["as-it-ran"].wall_s - without["as-it-ran"].wall_s == pytest.approx(1e-6)
 
 
+def test_direct_requests_are_not_smaller_than_the_programs_own() -> None:
+    """A program that wrote 4 MiB at a time was told to make direct requests of 1 MiB."""
+    large = [transfer("write", at << 22, 4 << 20) for at in range(4)]
+    assert ways(large)["merge-direct"].title == "direct requests of 4 MiB"
+    mixed = ways([*large, *(transfer("write", (64 << 20) + at * PAGE) for at in range(64))])["merge-direct"]
+    assert mixed.title == "direct requests of 256 KiB"
+    of_large = 4 * (4 * 50e-6 + (4 << 20) / 10e9)  # whole, and copied
+    of_small = 20e-6 + 252 / 1020 * 30e-6 + (256 << 10) / 10e9
+    assert mixed.cpu_s == pytest.approx(of_large + of_small)
+
+
 def test_large_writes_leave_nothing_to_gain_by_merging() -> None:
     assert "merge" not in ways([transfer("write", n << 24, 1 << 24) for n in range(4)])
 
 
-def test_the_conclusion_comes_first_unless_the_model_is_far_off() -> None:
+def test_what_was_recorded_comes_first_and_a_warning_before_what_is_modelled() -> None:
     far = explain_recording(recording_of([transfer("write", PAGE * n) for n in range(100)]), MACHINE)
     near = dataclasses.replace(far, error=0.01, wall_error=0.01)
     assert answer(near) == [*conclusion(near), error_line(near)]
-    assert answer(far) == [error_line(far), *conclusion(far)]
+    recorded, *modelled = conclusion(far)
+    assert answer(far) == [recorded, error_line(far), *modelled]
     little = dataclasses.replace(far, elapsed_s=1000 * far.elapsed_s)  # then nothing hangs on the model
     assert answer(little) == [*conclusion(little), error_line(little)]
     assert error_line(little).startswith("The model gives 900% more than")
@@ -496,11 +520,11 @@ def test_waits_that_are_far_off_are_a_reason_to_doubt() -> None:
     found = explain_recording(recording_of(reads, [{"bytes": 1 << 20, "cached_bytes": 0}]), MACHINE)
     assert found.error == pytest.approx(0)
     assert found.wall_error == pytest.approx(60 / 420 - 1)
-    first = answer(found)[0]
-    assert first.startswith(
+    warning = answer(found)[1]
+    assert warning.startswith(
         "Warning: the model gives as much as the recorded processor time (2 ms for 2 ms), and "
     )
-    assert "86% less than the recorded wall time (6 ms for 42 ms)" in first
+    assert "86% less than the recorded wall time (6 ms for 42 ms)" in warning
     long = dataclasses.replace(found, elapsed_s=1000 * found.elapsed_s)  # then nothing hangs on it
     assert answer(long)[-1].startswith("The model gives as much as")
     near = dataclasses.replace(found, wall_error=0.1)
@@ -530,7 +554,7 @@ def test_an_error_that_the_machine_itself_makes_is_no_reason_to_doubt(spread: st
     writes = [transfer("write", PAGE * n, cpu_ns=3200, wall_ns=3200, start_ns=3200 * n) for n in range(1000)]
     found = explain_recording(recording_of(writes), machine)
     assert found.error == pytest.approx(0.25)
-    assert answer(found)[0].startswith("Warning") == warned
+    assert any(line.startswith("Warning") for line in answer(found)) == warned
     assert ("one loop varied as much: it was up to 1.3 times" in error_line(found)) != warned
     # Merged to 1 MiB, 1000 writes take 256 us for each 256 of them, and a copy of 10 GB/s.
     merged = 1000 * (256e-6 / 256 + PAGE / 10e9)
@@ -542,13 +566,13 @@ def test_an_error_that_the_machine_itself_makes_is_no_reason_to_doubt(spread: st
     assert f"({100 * low:.0f}% to {min(100, 100 * high):.0f}%, as this" in list(conclusion(found))[1]
 
 
-def test_the_answer_fits_80_columns_and_begins_with_a_large_error(tmp_path: Path) -> None:
+def test_the_answer_fits_80_columns_and_warns_of_a_large_error(tmp_path: Path) -> None:
     recording = recording_of([transfer("write", PAGE * n) for n in range(100)])
     found = explain_recording(recording, MACHINE)
     lines = list(render_explanation(found))
     assert max(map(len, lines)) <= 80
     assert error_line(found).startswith("Warning: the model gives 900% more than")
-    assert lines[0].startswith("Warning: the model gives 900% more than")
+    assert any(line.startswith("Warning: the model gives 900% more than") for line in lines)
     assert json.loads(json.dumps(found.to_json()))["error"] == pytest.approx(9.0)
     page = render_page(found, recording, list(conclusion(found)))
     assert page.count("<svg") == 3
@@ -575,7 +599,7 @@ def test_the_best_way_that_can_be_applied_is_named_beside_a_better_one() -> None
     )
     said = list(conclusion(better))
     assert "does not apply it" in said[2]
-    assert said[3].startswith("The best way that it applies is buffers of 1 MiB in stdio")
+    assert said[3].startswith("It applies another way: buffers of 1 MiB in stdio. By the model, that saves")
 
 
 @pytest.mark.parametrize(

@@ -40,12 +40,13 @@ def render_explanation(e: Explanation) -> Iterator[str]:
 
 
 def answer(e: Explanation) -> list[str]:
-    """Return the conclusion and how near the model is, which comes first if it is far off.
+    """Return the conclusion and how near the model is.
 
-    It comes last all the same if the operations took so little time that no way could gain.
+    What was recorded comes first. If the model is far off, a warning stands before what it says.
     """
+    recorded, *modelled = conclusion(e)
     doubtful = e.is_far_off or e.waits_are_far_off
-    return [error_line(e), *conclusion(e)] if doubtful else [*conclusion(e), error_line(e)]
+    return [recorded, error_line(e), *modelled] if doubtful else [recorded, *modelled, error_line(e)]
 
 
 def error_line(e: Explanation) -> str:
@@ -126,8 +127,8 @@ def conclusion(e: Explanation) -> Iterator[str]:
         other = next((way for way in e.ways[1:] if way.verdict == "gains" and way.applied_by), None)
         if other is not None:
             yield (
-                f"The best way that it applies is {other.title}, which saves {format_share(other.gain or 0)} "
-                f"(modelled): `pagelens io run {other.applied_by} --compare 3 -- ...`"
+                f"It applies another way: {other.title}. By the model, that saves "
+                f"{format_share(other.gain or 0)}: `pagelens io run {other.applied_by} --compare 3 -- ...`"
             )
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from statistics import median
 
 from pagelens import _probes
+from pagelens.machine import JOINED_PIECE, SMALL_JOINED_PIECE
 from pagelens.measure.files.cores import on_core
 from pagelens.measure.files.measured import Measured
 from pagelens.measure.files.series import (
     MIB,
     Scratch,
-    begin_writing_out,
     forget,
     repeat,
     timed,
@@ -25,7 +25,7 @@ from pagelens.measure.files.series import (
 
 MOST_WRITERS = 8
 _RATE_BYTES = 64 * MIB
-_SMALL_PIECE = 32 << 10  # bytes of a write, which then is a folio
+_SYNCING = 8  # threads that sync a file at once
 _WRITER_BYTES = 32 * MIB  # of each of several writers
 # New files in a round. ext4 without a journal reuses the number of a removed file only after minutes, and
 # looks at each such number for a new file (fs/ext4/ialloc.c, recently_deleted). So few files are made, lest
@@ -137,24 +137,30 @@ def _drops(m: Measured, scratch: Scratch, size: int, prefix: str) -> None:
 
 
 def _joined_syncs(m: Measured, scratch: Scratch) -> None:
-    """Measure an fsync of a file that others have begun to write out: it waits, and looks at each page.
+    """Measure threads that sync a file at once, as ranks do: all but one wait, and look at each page.
 
-    Another processor than that of the interrupts can look at a folio, and wait again, while that one still
-    ends the next folios. This matters where folios are small.
+    A waiter can look at a folio, and sleep again, while the interrupt still ends the next folios. So it takes
+    longer where folios are small.
     """
-    _joined_sync(m, scratch, MIB, m.interrupt_core, "")
-    if m.interrupt_core is not None and (others := sorted(os.sched_getaffinity(0) - {m.interrupt_core})):
-        _joined_sync(m, scratch, _SMALL_PIECE, others[0], "small_folio_")
+    _joined_sync(m, scratch, JOINED_PIECE, "")
+    _joined_sync(m, scratch, SMALL_JOINED_PIECE, "small_folio_")
 
 
-def _joined_sync(m: Measured, scratch: Scratch, size: int, core: int | None, prefix: str) -> None:
-    with scratch.open() as file, on_core(core):
+def _joined_sync(m: Measured, scratch: Scratch, size: int, prefix: str) -> None:
+    def sync(_: int) -> None:
+        cpu = time.thread_time()
+        os.fsync(file)
+        took.append(time.thread_time() - cpu)
+
+    took: list[float] = []
+    with scratch.open() as file:
         transfer(file, True, size, range(0, _RATE_BYTES, size))
-        if begin_writing_out(file):  # not all file systems have such a call
-            cpu = time.thread_time()
-            os.fsync(file)
-            m.keep_pace(f"{prefix}joined_sync_work", time.thread_time() - cpu, _RATE_BYTES)
+        together(_SYNCING, sorted(os.sched_getaffinity(0)), sync)
     scratch.remove()
+    small = os.sysconf("SC_PAGESIZE") / size
+    paces = (median(m.paces[name]) for name in ("sync_work", "small_folio_sync_work"))
+    of_one = sum(share * pace for share, pace in zip((1 - small, small), paces, strict=True)) * _RATE_BYTES
+    m.keep_pace(f"{prefix}joined_sync_work", (sum(took) - of_one) / (_SYNCING - 1), _RATE_BYTES)
 
 
 def _read_rate(m: Measured, scratch: Scratch) -> None:

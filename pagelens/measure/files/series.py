@@ -6,7 +6,6 @@ long as a small operation.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import random
@@ -29,7 +28,6 @@ FILE_BYTES = 256 * MIB  # of the scratch file
 NEW_BYTES = 64 * MIB  # to which new files grow
 _SMALLEST_PART, _LARGEST_PART = 8 * MIB, 64 * MIB
 _MOST = 200  # repetitions
-_SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
 _FEWEST_OPERATIONS = 4  # of a repetition
 
 Once = tuple[float, float, int]  # processor and wall seconds of one repetition, and its operations
@@ -106,13 +104,6 @@ def forget(descriptor: int) -> None:
     """Make the page cache drop the file."""
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def begin_writing_out(descriptor: int) -> bool:
-    """Let the kernel begin to write the file out. Return whether the file system can."""
-    begin = ctypes.CDLL(None).sync_file_range
-    begin.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
-    return bool(begin(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE) == 0)
 
 
 def repeat(once: Callable[[int], Once], budget_s: float, most: int = _MOST) -> list[Sample]:

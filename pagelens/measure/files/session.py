@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pagelens.errors import UsageError
-from pagelens.host.stalls import idle_touches
+from pagelens.host.stalls import IdleMemory
 from pagelens.measure.files.calls import NewFiles, call_steps, measure_writers
 from pagelens.measure.files.measured import Measured
 from pagelens.measure.files.series import FILE_BYTES, MIB, Scratch
@@ -52,11 +52,12 @@ def _steps(
     m: Measured, scratch: Scratch, new_files: NewFiles, seconds: float, rounds: int
 ) -> Iterator[Callable[[], None]]:
     each = _SHARE * seconds / (_SERIES * len(SIZES) * rounds)
-    yield lambda: m.stalls.extend(idle_touches().tolist())
+    idle = IdleMemory()
     for _ in range(rounds):
         yield from transfer_steps(m, scratch, SIZES, each)
         yield scratch.remove
         yield from call_steps(m, scratch, new_files, each)
+        yield lambda: m.stalls.extend(idle.stalls().tolist())
     yield lambda: measure_writers(m, scratch)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from pagelens import _probes
+from pagelens.machine import LARGE_AFTER_WORK, SMALL_AFTER_WORK
 from pagelens.measure.files.cores import find_interrupt_core, on_core
 from pagelens.measure.files.in_flight import measure_in_flight
 from pagelens.measure.files.measured import Measured
@@ -16,6 +17,7 @@ from pagelens.measure.files.series import (
     NEW_BYTES,
     Once,
     Scratch,
+    failure_of,
     far,
     forget,
     new_offsets,
@@ -38,9 +40,11 @@ _MOMENTS = {
 _MOMENT_TIMES = 5  # repetitions
 _MOMENT_SECONDS = 3.0  # at most: the first repetition can wait for memory of the host
 _WORK = (0, 4 << 10, 64 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB)  # bytes that a program touches between
-_WORK_TRANSFER, _WORK_TRANSFERS = 4096, (8, 100)  # bytes of a transfer; the fewest and the most
+_WORK_TRANSFERS = (8, 100)  # the fewest and the most
 _WORK_IN_ALL = 256 * MIB  # of each round
 _BLOCK = 4096
+_SHARED_SIZES = (4 << 10, 32 << 10, 256 << 10)  # of writes by two processors in turn
+_MOST_SHARED = 256  # of them in a round
 _MOST_DIRECT = 256  # operations of a repetition, all over the file
 
 
@@ -64,6 +68,7 @@ def transfer_steps(
         yield lambda: _moment(m, scratch, "direct_write")
     yield lambda: _in_small_folios(m, scratch, sizes, each_s)
     yield lambda: _after_work(m, scratch)
+    yield lambda: _shared(m, scratch)
     yield lambda: _copies(m, scratch, sizes, each_s)
     for kind in ("write", "overwrite", *(["direct_write"] if direct else [])):
         yield partial(_moment, m, scratch, kind)
@@ -191,17 +196,39 @@ def _after_work(m: Measured, scratch: Scratch) -> None:
     """Measure reads of cached data, and writes of new ones, after the program has touched other memory."""
     fewest, most = _WORK_TRANSFERS
     _filled(scratch)
-    for kind, write, name in (("after_work", False, ""), ("write_after_work", True, NEW)):
+    for kind, write, name, size in (
+        ("after_work", False, "", SMALL_AFTER_WORK),
+        ("large_after_work", False, "", LARGE_AFTER_WORK),
+        ("write_after_work", True, NEW, SMALL_AFTER_WORK),
+        ("large_write_after_work", True, NEW, LARGE_AFTER_WORK),
+    ):
         with scratch.open(name=name) as file:
             if write:
                 transfer(file, True, MIB, range(0, NEW_BYTES, MIB))
             for work in _WORK:
-                at = offsets(_WORK_TRANSFER)[: max(fewest, min(most, _WORK_IN_ALL // max(work, 1)))]
+                at = offsets(size)[: max(fewest, min(most, _WORK_IN_ALL // max(work, size)))]
                 if write:
                     os.ftruncate(file, 0)
-                took, other = _probes.transfer_after_work(file, write, _WORK_TRANSFER, work, at)
+                took, other = _probes.transfer_after_work(file, write, size, work, at)
                 took = max(took, 1e-9)
                 m.keep(kind, max(work, 1), [(took, took + other)])
+    scratch.remove(NEW)
+
+
+def _shared(m: Measured, scratch: Scratch) -> None:
+    """Measure writes by two processors in turn, which move the kernel's data of the file between them."""
+    here, *others = sorted(os.sched_getaffinity(0))
+    if not others:
+        return
+    with scratch.open(name=NEW) as file, on_core(here):
+        transfer(file, True, MIB, range(0, NEW_BYTES, MIB))
+        for size in _SHARED_SIZES:
+            os.ftruncate(file, 0)
+            try:
+                took = _probes.alternate_writes(file, size, offsets(size)[:_MOST_SHARED], others[0])
+            except OSError as error:
+                raise failure_of(error) from None
+            m.keep("shared_write", size, [(cpu, cpu) for cpu in took])
     scratch.remove(NEW)
 
 
