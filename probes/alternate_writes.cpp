@@ -18,6 +18,8 @@ namespace pagelens::probes {
 
 namespace {
 
+constexpr unsigned most_looks = 1 << 14;  // some 10 us
+
 bool move_to(int core) {
     cpu_set_t one;
     CPU_ZERO(&one);
@@ -41,8 +43,11 @@ std::vector<double> alternate_writes(int descriptor, std::size_t bytes,
     const auto write_every_other = [&](std::size_t begin, const char* buffer) {
         for (std::size_t i = begin; i < offsets.size(); i += 2) {
             // The thread does not sleep: its wake-up would count as a part of the write.
-            while (turn.load(std::memory_order_acquire) != i && error == 0) {
-            }
+            // After a while it lets other programs go first, because the other thread may wait,
+            // too.
+            for (unsigned looks = 1; turn.load(std::memory_order_acquire) != i && error == 0;
+                 ++looks)
+                if (looks % most_looks == 0) sched_yield();
             if (error != 0) return;
             const double before = seconds(CLOCK_THREAD_CPUTIME_ID);
             if (::pwrite(descriptor, buffer, bytes, offsets[i]) < 0) error = errno;

@@ -36,7 +36,7 @@ def test_what_was_measured_stands_in_a_machine_file(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(session, "SIZES", (4096, 1 << 20))
     for module in (series, transfers):  # a smaller file than good figures need
         monkeypatch.setattr(module, "FILE_BYTES", 64 << 20)
-    monkeypatch.setattr(transfers, "_WORK_IN_ALL", 16 << 20)
+    monkeypatch.setattr(transfers, "_WORK", (0, 1 << 20))
     monkeypatch.setattr(calls, "_RATE_BYTES", 8 << 20)
     monkeypatch.setattr(transfers, "_MOMENT_TIMES", 1)
     monkeypatch.setattr(stalls, "_IDLE_BYTES", 1 << 20)
