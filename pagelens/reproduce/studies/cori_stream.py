@@ -213,11 +213,12 @@ def _rule(
     before, after = _bandwidths(plain[MIX]), _bandwidths(ruled[MIX])
     reboots = int((after < REBOOT_BELOW).sum())
     slow = {"without": _below(plain[MIX]), "with": _below(ruled[MIX])}
+    beside = {mix: nodes for mix, nodes in ruled.items() if mix != MIX}
     others = ", ".join(
-        f"{mix} {_below(plain[mix][: len(of)]):.0%} without and {_below(of):.0%} with ({len(of)} nodes)"
-        for mix, of in ruled.items()
-        if mix != MIX
+        f"{mix} {_below(plain[mix][: len(nodes)]):.0%} without and {_below(nodes):.0%} with"
+        for mix, nodes in beside.items()
     )
+    few = max(map(len, beside.values()), default=0)
     return Row(
         "Nodes below 300 GB/s are rebooted: measurements below, without the rule and with it",
         "node reboot policy",
@@ -232,7 +233,7 @@ def _rule(
         ),
         slow["without"] > 0 and slow["with"] <= slow["without"] / 2,
         "Eliminated: halved at least; where no node is slow there is nothing to show. Mix "
-        f"{MIX} decides. Other mixes: {others}.",
+        f"{MIX} decides. Other mixes, {few} nodes each: {others}.",
     )
 
 
