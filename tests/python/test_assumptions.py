@@ -13,6 +13,7 @@ from machine_roles import CACHE_MODE, HYBRID_MODE, INCLUSIVE_L3
 
 import pagelens as pl
 from pagelens.accesses.declared import declared
+from pagelens.cli.text.explain import render_terminal
 from pagelens.ensemble import Scaled
 from pagelens.ensemble.scale import shrink
 from pagelens.explain.assumption_words import assumed_in_words
@@ -246,6 +247,9 @@ def test_nothing_is_said_to_survive_that_was_not_judged(verdicts: tuple[Verdict,
     sentences = assumed_in_words([stays], remedies)
     assert len(sentences) == bool(said)
     assert all(f", {said}. This value is assumed: ddr.bandwidth." in sentence for sentence in sentences)
+    told = found.model_copy(update={"assumptions": [stays], "remedies": remedies})
+    text = " ".join(render_terminal(told, sensitivity=True).split())
+    assert ("?: no remedy has a verdict that a value could change" in text) == (not said)
 
 
 @pytest.mark.parametrize(("median", "entries"), [(1.0, 0), (1.5, 1)])

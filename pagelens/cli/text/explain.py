@@ -272,12 +272,13 @@ def _assumptions(e: Explanation) -> Iterator[str]:
         yield "No value that the machine file assumes could be tried and judged by the median node."
         return
     what = "the advised remedy" if any(r.verdict == "gains" for r in e.remedies) else "the best remedy"
+    judged = any(r.verdict in ("gains", "none") for r in e.remedies)
+    unknown = "" if judged else "; ?: no remedy has a verdict that a value could change"
     yield from _heading(
         f"Assumed values of the machine, each tried alone: the gain of {what} at both ends of its range, "
         f"{e.assumptions[0].gain_as_it_is:.2f}x as it is (* was simulated again; ~ has no stated range, and "
-        "goes from a third to three times the value):"
+        f"goes from a third to three times the value{unknown}):"
     )
-    judged = any(r.verdict in ("gains", "none") for r in e.remedies)
     room = min(34, terminal_width() - 44)
     yield f"  {'value':<{room}} {'from':>10} {'gain':>6} {'to':>10} {'gain':>6}  holds"
     for of in sorted(e.assumptions, key=lambda each: -abs(each.gain_to - each.gain_from)):
