@@ -23,9 +23,9 @@ constexpr std::uint64_t batch_lines = 1u << 15;
 // Lines that only warm the caches up do not go to DRAM. So many at a time meet each set often.
 constexpr std::uint64_t warm_up_lines = 1u << 19;
 // Of a sampled phase, these large pages go through DRAM as they are cleared: the first ones, then
-// one in so many; of each so many frames at most.
+// one in so many; of each so many frames at most, and so many of the pages of all ranks together.
 constexpr std::uint64_t first_large = 4, large_distance = 32;
-constexpr std::uint32_t most_large_frames = 512;
+constexpr std::uint32_t most_large_frames = 512, most_frames_of_ranks = 1u << 14;
 
 // Page tables that a rank needs at most: of 4 KiB pages, and the levels above them.
 std::uint32_t tables_of(const Program& program) {
@@ -334,7 +334,9 @@ class NodeReplay {
             flush();
             const Part part = std::exchange(part_, Part::counted);
             clearing_large_ = true;
-            const std::uint32_t most = all_of_phase() ? ~0u : most_large_frames;
+            const std::uint32_t most =
+                all_of_phase() ? ~0u
+                               : std::min(most_large_frames, most_frames_of_ranks / options_.ranks);
             const std::uint32_t longest = std::ranges::max(large_, {}, &LargePage::frames).frames;
             for (std::uint32_t i = 0; i < std::min(longest, most); ++i) {
                 for (const LargePage& page : large_) {

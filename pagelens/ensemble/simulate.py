@@ -1,5 +1,6 @@
 """Simulates pieces: a node runs its history once, then every policy starts from the same state."""
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,12 @@ Columns = dict[str, Any]
 Floats = NDArray[np.float64]
 
 
-_KEPT_NODES = 8  # states of nodes that later policies branch from; as many threads may be at different ones
+def _kept_nodes(policies: int) -> int:
+    """Return how many states of nodes later policies branch from: those that threads may be at.
+
+    Pieces come node by node. A state of a large machine takes hundreds of MiB.
+    """
+    return 2 + len(os.sched_getaffinity(0)) // policies
 
 
 class NodeSimulation:
@@ -109,7 +115,7 @@ class NodeSimulation:
             if number not in self._states:
                 self._states[number] = self._state(number), threading.Lock()
             self._states.move_to_end(number)
-            while len(self._states) > _KEPT_NODES:
+            while len(self._states) > _kept_nodes(len(self.policies)):
                 self._states.popitem(last=False)
             state, turn = self._states[number]
         with turn:

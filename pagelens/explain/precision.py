@@ -89,7 +89,9 @@ def unsettled(ensemble: Ensemble, precision: float, most_nodes: int) -> Sequence
         open_ones |= {
             policy
             for policy in of.times
-            if _is_open(of, policy, precision, most_nodes, said.get(policy) == expected.get(policy))
+            if _is_open(
+                of, policy, ensemble.baseline, precision, most_nodes, said.get(policy) == expected.get(policy)
+            )
         }
     open_ones -= set(_without_effect(ensemble))
     for of in of_columns:
@@ -99,20 +101,28 @@ def unsettled(ensemble: Ensemble, precision: float, most_nodes: int) -> Sequence
     return [policy for policy in ensemble.policies if policy in open_ones | {ensemble.baseline}]
 
 
-def _is_open(of: Intervals, policy: str, precision: float, most_nodes: int, settled: bool) -> bool:
+def _is_open(
+    of: Intervals, policy: str, baseline: str, precision: float, most_nodes: int, settled: bool
+) -> bool:
     """Say whether more nodes would make the median known, or change what is said of the gain.
 
     `settled`: all nodes together are expected to say the same of it.
     """
     times = of.times[policy]
-    by_nodes, by_stretches = half_width(times), of.by_stretches(policy)
-    if by_nodes <= precision:
+    if half_width(times) <= precision:
         return False
     if len(times) < SOME or not settled:
         return True
-    if by_nodes <= by_stretches:
-        return False  # the choice of stretches leaves more open than that of nodes
-    return len(times) < FEW or float(np.hypot(half_width(times, most_nodes), by_stretches)) <= precision
+    if any(_is_vain(of, either, precision, most_nodes) for either in (policy, baseline)):
+        return False
+    in_all = np.hypot(half_width(times, most_nodes), of.by_stretches(policy))
+    return len(times) < FEW or float(in_all) <= precision
+
+
+def _is_vain(of: Intervals, policy: str, precision: float, most_nodes: int) -> bool:
+    """Say whether the stretches leave the median open, and more of it than all nodes together would."""
+    by_stretches = of.by_stretches(policy)
+    return by_stretches > precision and half_width(of.times[policy], most_nodes) <= by_stretches
 
 
 def _without_effect(ensemble: Ensemble) -> list[str]:

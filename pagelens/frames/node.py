@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pagelens import _core
 from pagelens.frames.language import parse_history
 from pagelens.frames.live_node import LiveNode
-from pagelens.frames.steps import Run, Step
+from pagelens.frames.steps import Age, Boot, Run, Step
 from pagelens.machine import Machine
 
 LARGEST_GRAIN = 64  # frames a unit; keeps conflict shares within a point (tests/python/test_grain.py)
@@ -64,6 +64,15 @@ class Node:
     def jobs_since_boot(self) -> int:
         """The jobs that its history ran."""
         return self.aged.jobs_since_boot
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether its memory is as the kernel found it at boot, like that of all such nodes."""
+        untouched = all(
+            not step.shuffle if isinstance(step, Boot) else isinstance(step, Age)
+            for step in _without_last_run(self.history)
+        )
+        return untouched and self.jobs_since_boot == 0
 
     def after(self, more: Sequence[Step], history: Sequence[Step] | None = None) -> LiveNode:
         """Return the node after its history, or after `history`, and `more` steps.

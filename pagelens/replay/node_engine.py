@@ -6,6 +6,7 @@ capacity: what memory moves beyond what it would move below infinite caches (com
 1989). Capacity cannot be removed while conflicts remain, so it is removed last, with all others.
 """
 
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -112,6 +113,8 @@ class NodeEngine:
             takes_lines = workload.source == "trace" and workload.threads > workload.processes
             self._numa = NUMA if takes_lines else (NUMA_LINKS, NUMA_CROWDING)
         self.mechanisms = (*self._by_replay, *rows, *self._numa, *spread, CACHE_CAPACITY)
+        self._alike: dict[tuple[object, ...], NodeCounts] = {}  # by frames, and what is left out
+        self._turns: dict[tuple[object, ...], threading.Lock] = {}  # to make one
 
     def bounds(self) -> Bounds:
         """Return the bounds, from all lines in their order."""
@@ -205,6 +208,7 @@ class _Placed:
         by_the_clock = placement.numa.balanced or placement.numa.threads == "unbound"
         if by_the_clock and self._numa is not None:
             self._parts = self._by_the_clock()
+        self._is_shared = placement.alike is not None and not by_the_clock
         phases = len(engine._workload.phases)
         self._of_program = {
             "instructions": instructions(engine._ranks, program.instructions, phases),
@@ -231,7 +235,19 @@ class _Placed:
         return engine._programs.changed(self._placement.offset_bytes, changed, self._cancel)
 
     def replay(self, without: tuple[str, ...], rows: tuple[bool, ...]) -> NodeCounts:
-        """Replay without some mechanisms. DRAM has row conflicts or not, as each of `rows` says."""
+        """Replay without some mechanisms. DRAM has row conflicts or not, as each of `rows` says.
+
+        One replay counts for all nodes on which the job has the same frames.
+        """
+        if not self._is_shared:
+            return self._replayed(without, rows)
+        key, kept = (self._placement.alike, without, rows), self._engine._alike
+        with self._engine._turns.setdefault(key, threading.Lock()):
+            if key not in kept:
+                kept[key] = self._replayed(without, rows)
+            return kept[key]
+
+    def _replayed(self, without: tuple[str, ...], rows: tuple[bool, ...]) -> NodeCounts:
         engine = self._engine
         counted = replay_node(
             self._parts,

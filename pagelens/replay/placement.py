@@ -19,6 +19,7 @@ class Placement:
     offset_bytes: int = 0  # additional distance of large arrays (`Workload.compile`)
     numa: NumaRule = FIRST_TOUCH
     node: int = 0  # draws which slots are sampled, and the cores' frequency
+    alike: str | None = None  # equal strings stand for equal frames, on whatever nodes
 
 
 def place(policy: Policy, machine: Machine, node: Node) -> Placement:
@@ -28,5 +29,11 @@ def place(policy: Policy, machine: Machine, node: Node) -> Placement:
     """
     own = policy.machine(machine)
     return Placement(
-        policy.place(own, node), own, policy.page_bits, policy.offset_bytes, policy.numa, node.node
+        policy.place(own, node),
+        own,
+        policy.page_bits,
+        policy.offset_bytes,
+        policy.numa,
+        node.node,
+        policy.name if policy.places_alike(node) else None,
     )

@@ -663,6 +663,32 @@ TEST_CASE("large pages are cleared as a whole, whichever stretches there are") {
     }
 }
 
+TEST_CASE("of large pages, as many lines go through DRAM for many ranks as for some") {
+    constexpr std::uint32_t ranks = 40, simulated = (1u << 14) / ranks;
+    std::vector<Op> ops;
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t page = 0; page < 512; ++page) {
+        addresses.emplace_back(page);
+        ops.push_back(make_op(OpKind::map_write, page, 0, 1));
+        ops.push_back(make_op(OpKind::fetch, page, 0xff, 1));
+    }
+    const ListedProgram program(ops, addresses, 2, 1, 1);
+    const auto placement = place_by_kernel(NodeState(bare_layout(1u << 15), 1), huge_order);
+    NodeModel model = small_node(ranks);
+    model.drams = {reference::small_dram(7, 3, 11, RowPolicy::open)};
+    std::vector<double> of_line;
+    for (const Excerpt& excerpt : {Excerpt{}, Excerpt{100'000, 300, 100, 4000}}) {
+        const NodePhase phase =
+            replay_node(program, *placement, model, {ranks, {excerpt}}, run_on).phases[0];
+        CHECK(phase.cleared_large == std::uint64_t{ranks} * 512 * 64);
+        CHECK(phase.simulated_large ==
+              (excerpt.period == 0 ? phase.cleared_large : std::uint64_t{ranks} * simulated * 64));
+        of_line.push_back(static_cast<double>(phase.large_drams[0].time.raw()) /
+                          static_cast<double>(phase.simulated_large));
+    }
+    CHECK(of_line[1] == doctest::Approx(of_line[0]).epsilon(0.01));
+}
+
 namespace {
 
 // Has one large page, and then only pages of a kernel whose pages are of 64 KiB.

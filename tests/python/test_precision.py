@@ -171,9 +171,9 @@ def test_policies_stop_where_all_nodes_together_would_say_no_more() -> None:
     assert unsettled(drawn(kinds, random, 16, slower), PRECISION, 16 * NODES) == ["aged", "2m"]
 
 
-def in_stretches(ensemble: Ensemble, error: float) -> Ensemble:
-    """Return an ensemble of whose runs six stretches were simulated. Each changes the times by so much."""
-    rows = ensemble.tables.placements
+def in_stretches(ensemble: Ensemble, error: float, policies: Sequence[str] = ("aged", "2m")) -> Ensemble:
+    """Return an ensemble of whose runs six stretches were simulated. Each changes these times by so much."""
+    rows = ensemble.tables.placements.filter(pl.col("policy").is_in(policies))
     left_out = [
         rows.select(
             "node",
@@ -193,6 +193,16 @@ def test_no_number_of_nodes_makes_up_for_the_choice_of_stretches(nodes: int, vai
     found = drawn({"aged": 0.04, "2m": 0.04}, np.random.default_rng(1), nodes)
     assert unsettled(in_stretches(found, 0.0001), PRECISION, NODES) == ["aged", "2m"]
     assert "2m" not in unsettled(in_stretches(found, vain), PRECISION, NODES)
+
+
+def test_no_number_of_nodes_makes_up_for_the_stretches_of_the_baseline() -> None:
+    """The median of the remedy would be known, but not what it gains."""
+    found = drawn({"aged": 0.04, "2m": 0.04}, np.random.default_rng(1), 8)
+    assert "2m" not in unsettled(in_stretches(found, 0.05, ["aged"]), PRECISION, NODES)
+    assert unsettled(in_stretches(found, 0.0001, ["aged"]), PRECISION, NODES) == ["aged", "2m"]
+    # A gain that more nodes would tell is worth them.
+    gains = drawn({"aged": 0.04, "2m": 0.04}, np.random.default_rng(1), 8, {"aged": 1.06})
+    assert unsettled(in_stretches(gains, 0.05), PRECISION, NODES) == ["aged", "2m"]
 
 
 def test_large_pages_that_no_memory_is_large_enough_for_stop() -> None:

@@ -2,4 +2,12 @@
 
 from pagelens.frames.policies.policy import Policy, kernel_rule
 
-POLICIES = (Policy("aged", "4 KiB pages on a node as jobs left it", kernel_rule, compared=True),)
+POLICIES = (
+    Policy(
+        "aged",
+        "4 KiB pages on a node as jobs left it",
+        kernel_rule,
+        compared=True,
+        decided_by="state of the node",
+    ),
+)

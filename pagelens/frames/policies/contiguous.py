@@ -18,5 +18,6 @@ POLICIES = (
         _contiguous,
         costs=Costs(root="a reboot or another kernel"),
         compared=True,
+        decided_by="nothing else",
     ),
 )

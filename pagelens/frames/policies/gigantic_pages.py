@@ -44,5 +44,6 @@ POLICIES = (
         ),
         remedy=GiganticPages(),
         compared=True,
+        decided_by="state of the node",
     ),
 )

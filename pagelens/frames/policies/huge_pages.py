@@ -38,5 +38,6 @@ POLICIES = (
         ),
         remedy=HugePages(),
         compared=True,
+        decided_by="state of the node",
     ),
 )

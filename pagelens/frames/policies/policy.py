@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pagelens import _core
 from pagelens.address.units import FRAME_BITS, HUGE_PAGE_BITS
@@ -48,6 +49,8 @@ class Policy:
     remedy: Remedy | None = None  # None for a state that a node is found in and nobody chooses
     compared: bool = False  # whether to compare it if the user names no policies
     needs_cache: bool = False  # makes a difference only in front of a memory-side cache
+    # What decides the frames that a job gets, besides the machine and the program.
+    decided_by: Literal["draws of the node", "state of the node", "nothing else"] = "draws of the node"
     offset_bytes: int = 0  # between each large array and the one before it (Workload.compile)
     # The rule for pages and threads on a machine of several NUMA nodes.
     numa: NumaRule = FIRST_TOUCH
@@ -65,6 +68,12 @@ class Policy:
     def suits_larger_pages(self) -> bool:
         """Whether it is modelled for kernels whose pages are larger than 4 KiB."""
         return self.rule in (kernel_rule, huge_rule) and not self.numa.balanced
+
+    def places_alike(self, node: Node) -> bool:
+        """Say whether a job gets the same frames on all other nodes of which this is true."""
+        if self.steps or self.boot or self.decided_by == "draws of the node":
+            return False
+        return self.decided_by == "nothing else" or node.is_fresh
 
     def place(self, machine: Machine, node: Node) -> _core.Placement:
         """Return the placement of a job on this node. It can be replayed many times."""
