@@ -563,7 +563,9 @@ def test_a_full_disk_ends_the_trace_not_the_program(
 ) -> None:
     """A limit of a file's size stands for it. Where not even a chunk fits, there is no trace."""
     program = built("sweeps")
-    command = f"ulimit -f {blocks}; exec {pagelens_command} trace -o app.trace -- {program}"
+    # Python would leave truncated files of its own bytecode behind.
+    limits = f"export PYTHONDONTWRITEBYTECODE=1; ulimit -f {blocks}"
+    command = f"{limits}; exec {pagelens_command} trace -o app.trace -- {program}"
     ended = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "File too large" in ended.stderr
     assert "raise the limit of a file's size (ulimit -f)" in ended.stderr
