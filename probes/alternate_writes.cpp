@@ -55,13 +55,12 @@ std::vector<double> alternate_writes(int descriptor, std::size_t bytes,
             turn.store(i + 1, std::memory_order_release);
         }
     };
-    {
-        const std::jthread other([&] {
-            if (!move_to(other_core)) error = errno;
-            write_every_other(1, second.get());
-        });
-        write_every_other(0, first.get());
-    }
+    std::thread other([&] {
+        if (!move_to(other_core)) error = errno;
+        write_every_other(1, second.get());
+    });
+    write_every_other(0, first.get());
+    other.join();
     if (error != 0) throw Failure(error, "a write failed");
     if (!took.empty()) took.erase(took.begin());
     return took;
