@@ -202,7 +202,10 @@ class _Placed:
         self._parts = engine._programs.parts(placement.offset_bytes, cancel)
         self._factor = self.machine.cores.frequency_factor(engine._seed, placement.node)
         program = self._parts.program
-        self._numa = placing(self.machine, program, engine._workload.objects, engine._ranks, placement.numa)
+        users = engine._programs.users(placement.offset_bytes, cancel)
+        self._numa = placing(
+            self.machine, program, users, engine._workload.objects, engine._ranks, placement.numa
+        )
         self._cores = cores_of_threads(self.machine, engine._ranks * program.threads, placement.numa)
         self._rank_load = engine._workload.rank_load
         by_the_clock = placement.numa.balanced or placement.numa.threads == "unbound"

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,24 +26,43 @@ FAULT_S, MOVE_S = 1e-6, 10e-6
 AS_IT_IS = 0xFFFF  # a page that is touched first by whoever does (core/frames/numa_policy.hpp)
 
 
+class PageUsers(NamedTuple):
+    """Who uses each page of a program, and for which object it is touched first: [page]."""
+
+    user: NDArray[np.uint16]
+    of_object: NDArray[np.uint16]
+
+
+def page_users(whole: _core.Program, machine: Machine) -> PageUsers | None:
+    """Return the users of a program's pages, given all of its lines; None on a machine of one node."""
+    if machine.topology.nodes == 1:
+        return None
+    return PageUsers(*_core.first_touch(whole, [0] * whole.threads)[:2])
+
+
 def placing(
-    machine: Machine, program: _core.Program, objects: list[ObjectInfo], ranks: int, rule: NumaRule
+    machine: Machine,
+    program: _core.Program,
+    users: PageUsers | None,
+    objects: list[ObjectInfo],
+    ranks: int,
+    rule: NumaRule,
 ) -> _core.NumaPlacing | None:
     """Return where the threads of `ranks` copies run and their pages go; None on a machine of one node."""
     topology = machine.topology
     if topology.nodes == 1:
         return None
+    assert users is not None  # nodes become more only where there are several
     cores = cores_of_threads(machine, ranks * program.threads, rule)
     of_page = touched_by = np.zeros(0, dtype=np.uint16)
     if rule.mode in ("interleave", "weighted", "touch"):
-        node_of_thread = topology.node_of_core[cores[: program.threads]]
-        user, of_object, _ = _core.first_touch(program, node_of_thread.tolist())
-        chosen = np.ones(len(of_object), dtype=bool)
+        chosen = np.ones(len(users.of_object), dtype=bool)
         if rule.objects is not None:
             numbers = [number for number, known in enumerate(objects) if known.name in rule.objects]
-            chosen = np.isin(of_object, numbers)
+            chosen = np.isin(users.of_object, numbers)
         if rule.mode == "touch":
-            touched_by = np.where(chosen, _of_larger_pages(user, program, machine.page_order), AS_IT_IS)
+            larger = _of_larger_pages(users.user, program, machine.page_order)
+            touched_by = np.where(chosen, larger, AS_IT_IS)
         else:
             of_page = chosen.astype(np.uint16)
     return _core.NumaPlacing(

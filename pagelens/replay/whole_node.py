@@ -20,7 +20,7 @@ from pagelens.machine import Machine
 from pagelens.machine.caches import Levels, build_caches
 from pagelens.machine.tlb import core_tlb
 from pagelens.replay.mechanisms import L2_CONFLICTS, L3_CONFLICTS, PAGE_WALKS, SNOOP_FILTER
-from pagelens.replay.numa import NumaLines, numa_lines
+from pagelens.replay.numa import NumaLines, PageUsers, numa_lines, page_users
 from pagelens.replay.stretches import (
     Counts,
     Estimates,
@@ -211,6 +211,7 @@ class _Made:
     compulsory: NDArray[np.float64]
     moved: NDArray[np.float64]
     taken: NDArray[np.uint64]
+    users: PageUsers | None
 
 
 class NodePrograms:
@@ -233,6 +234,10 @@ class NodePrograms:
         parts = simulated_parts(whole, self._machine, self._ranks)
         return replace(parts, first=self.parts(offset_bytes, cancel).first)
 
+    def users(self, offset_bytes: int = 0, cancel: _core.CancelFlag | None = None) -> PageUsers | None:
+        """Return who uses each page, by all lines of the program; None on a machine of one NUMA node."""
+        return self._of(offset_bytes, cancel).users
+
     def compulsory(self, offset_bytes: int = 0) -> NDArray[np.float64]:
         """Return the lines [phase, 2] that memory reads and writes below infinite caches."""
         return self._of(offset_bytes).compulsory
@@ -253,7 +258,8 @@ class NodePrograms:
                 first, least = first_fetches(whole, self._ranks, parts.excerpts)
                 moved = self._ranks * np.asarray(_core.moved_by_phase(whole), dtype=np.float64)
                 parts = replace(parts, first=first)
-                self._made[offset_bytes] = _Made(parts, least, moved, np.asarray(whole.taken_lines))
+                taken, users = np.asarray(whole.taken_lines), page_users(whole, self._machine)
+                self._made[offset_bytes] = _Made(parts, least, moved, taken, users)
             return self._made[offset_bytes]
 
 

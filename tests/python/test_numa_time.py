@@ -24,6 +24,7 @@ from machine_roles import (
 
 from pagelens.accesses.declared import Array, DeclaredWorkload, Loops, Sweep
 from pagelens.accesses.declared.loops import read, serial_first_touch, write
+from pagelens.accesses.workload import KERNEL
 from pagelens.address.units import LINE_BYTES
 from pagelens.frames import Node, find_policy, parse_history
 from pagelens.machine import Machine, NumaLoad, load_machine, modelled_times
@@ -210,6 +211,20 @@ def test_serial_first_touch_puts_everything_on_one_node() -> None:
     ):
         lines = run_of(policy).numa.reads[-1]
         assert lines.sum(axis=0) / lines.sum() == pytest.approx(np.array(expected), abs=0.01), policy
+
+
+def test_a_page_that_is_used_between_the_stretches_lies_with_its_user() -> None:
+    """Few lines are simulated, but who uses a page is known from all of them."""
+    loops = Loops(
+        (Array("used", 64 * MIB),),
+        (Sweep("initialise", 4.0, write("used"), first_touch=True), Sweep("read", 1.0, read("used"))),
+        {},
+    )
+    machine = small()
+    workload = DeclaredWorkload("reader-serial", serial_first_touch(loops), machine.cores.count.value)
+    sim, node = Simulation(workload, machine, 1), simulated()[1]
+    cleared = sim.run(sim.place(find_policy("touch"), node), ()).numa.writes[0, KERNEL]
+    assert cleared / cleared.sum() == pytest.approx(np.array([[0.5, 0.0], [0.0, 0.5]]), abs=0.01)
 
 
 def test_the_times_of_a_replayed_program_follow_the_rules() -> None:
