@@ -101,6 +101,9 @@ class JobWorkload(Workload):
         self.share_of_zero_page = zero / max(1, fetched)
         self.warnings = [*self._missing(), *_united_warnings(self.numbers, self.traces)]
         self.statements = self._statements()
+        self.binding = binding_notes(
+            [parse_binding(trace.trace.bound, trace.threads) for trace in self.traces]
+        )
 
     @property
     def has_samples(self) -> bool:  # type: ignore[override]
@@ -268,7 +271,6 @@ class JobWorkload(Workload):
             )
         else:
             found.append("The ranks are taken to run freely.")
-        found += binding_notes([parse_binding(trace.trace.bound, trace.threads) for trace in self.traces])
         programs = defaultdict(list)
         for rank, trace in zip(self.numbers, self.traces, strict=True):
             programs[trace.name].append(rank)

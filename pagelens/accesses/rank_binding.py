@@ -35,14 +35,16 @@ def binding_notes(ranks: Sequence[Binding | None]) -> list[str]:
     if shared := _crowded(known):
         threads = sum(rank.threads for rank in known if rank.cpus <= shared)
         notes.append(
-            f"When they were traced, {threads} threads could run on CPU {write_list(shared)} only, so they "
-            "shared cores. In the model each thread has a core of its own."
+            f"When the ranks were traced, {threads} threads could run on CPU {write_list(shared)} only, so "
+            "they shared cores. If all of them work, a run that is bound like this takes at least "
+            f"{threads / len(shared):.3g} times as long as the model says, which gives each thread a core of "
+            "its own."
         )
     nodes = frozenset[int]().union(*(rank.nodes for rank in known))
     every = frozenset[int]().union(*(rank.all_nodes for rank in known))
     if nodes < every:
         notes.append(
-            f"When they were traced, all ranks were bound to NUMA node {write_list(nodes)} of "
+            f"When the ranks were traced, all were bound to NUMA node {write_list(nodes)} of "
             f"{write_list(every)}. The model spreads them over all nodes, and fills one node after the other "
             "only under the policy `close`."
         )

@@ -150,6 +150,7 @@ def _job(ensemble: Ensemble) -> JobRecord | None:
             for of in workload.waits(issue, stalls)
         ],
         statements=[*workload.copies_in_words(ensemble.ranks), *workload.statements],
+        binding=workload.binding,
     )
 
 

@@ -29,6 +29,7 @@ from pagelens.explain.verdict import COVERED, MATTERS
 from pagelens.explain.words import (
     RESOURCES_IN_WORDS,
     as_long,
+    bound_in_words,
     few_nodes_note,
     is_one,
     overlap_note,
@@ -70,11 +71,13 @@ def conclude(
     warned, noted = (few, []) if by_stretches > MATTERS - 1 else ([], few)
     where = machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node")
     assumed = [of.name for of in machine.inputs if of.origin == "assumed"]
+    binding = bound_in_words(program.job, remedies)
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     if (most := _largest_effect(base, distributions, remedies)) <= MATTERS:
         return Conclusion(
             placement_matters=False,
             sentences=[
+                *binding,
                 *far_off(timed, program.share_seen, assumed),
                 *_coverage(program),
                 *warned,
@@ -98,7 +101,7 @@ def conclude(
                 *beside(timed, program.share_seen),
             ],
         )
-    sentences = [*far_off(timed, program.share_seen, assumed), *_coverage(program), *warned]
+    sentences = [*binding, *far_off(timed, program.share_seen, assumed), *_coverage(program), *warned]
     sentences += [
         *_size(where, base, distributions),
         *_rare(base.nodes),  # how sure all that follows is

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from pagelens.accesses.job import RESIDENT
 from pagelens.address.units import HUGE_PAGE_BYTES
-from pagelens.explain.model import Distribution, JobRecord, NumaRecord, ProgramRecord
+from pagelens.explain.model import Distribution, JobRecord, NumaRecord, ProgramRecord, RemedyGain
 from pagelens.statistics import CONFIDENCE
 from pagelens.units import format_binary_size, format_count, format_share, format_size
 
@@ -92,6 +92,19 @@ def job_in_words(job: JobRecord) -> list[str]:
         each = "; ".join(f"{of.name} {_spread(of.name, [of.least, of.median, of.most])}" for of in uneven)
         sentences.append(f"The traced ranks differ (least, median, most; counted): {each}.")
     return sentences
+
+
+def bound_in_words(job: JobRecord | None, remedies: Sequence[RemedyGain]) -> list[str]:
+    """Say where the launcher bound the ranks otherwise than the model does, and what that costs."""
+    if job is None:
+        return []
+    close = next((of for of in remedies if of.policy == "close"), None)
+    if close is None or not any("`close`" in note for note in job.binding):
+        return job.binding
+    return [
+        *job.binding,
+        f"Under `close`, the job {as_long(1 / close.gain_median)} spread over all nodes (modelled).",
+    ]
 
 
 def waits_in_words(job: JobRecord | None) -> list[str]:

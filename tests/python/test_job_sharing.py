@@ -15,6 +15,8 @@ from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.address.units import FRAME_BITS
 from pagelens.api import machine, simulate, traces
+from pagelens.explain.model import JobRecord, RemedyGain
+from pagelens.explain.words import bound_in_words
 from pagelens.host.process_binding import binding_in_words, read_list, write_list
 from pagelens.machine import RankLoad, modelled_times
 
@@ -95,14 +97,26 @@ def test_a_launcher_that_lets_ranks_share_cores_is_told() -> None:
     both = "0-1"
     assert binding_notes([binding("0", nodes=both), binding("1", nodes=both)]) == []
     [note] = binding_notes([binding("0-7", nodes=both), *2 * [binding("2", nodes=both)]])
-    assert note.startswith("When they were traced, 2 threads could run on CPU 2 only, so they shared cores.")
+    assert note.startswith("When the ranks were traced, 2 threads could run on CPU 2 only, so they shared ")
+    assert "takes at least 2 times as long" in note
     [note] = binding_notes(9 * [binding("0-7", nodes=both)])
     assert "9 threads could run on CPU 0-7 only" in note
     [note] = binding_notes([binding("0-3"), binding("0-3", threads=3)])
-    assert note.startswith("When they were traced, all ranks were bound to NUMA node 0 of 0-1.")
+    assert note.startswith("When the ranks were traced, all were bound to NUMA node 0 of 0-1.")
     assert binding_notes([binding("0"), None]) == []
     assert parse_binding("", 1) is None
     assert parse_binding("0 x 0 0", 1) is None
+
+
+def test_what_it_costs_to_bind_all_ranks_to_one_node_is_told() -> None:
+    [note] = binding_notes([binding("0-3"), binding("0-3")])
+    job = JobRecord(traced_ranks=2, spreads=[], statements=[], binding=[note])
+    close = RemedyGain.model_construct(policy="close", gain_median=0.8)
+    cost = "Under `close`, the job takes 1.25x as long as spread over all nodes (modelled)."
+    assert bound_in_words(job, [close]) == [note, cost]
+    assert bound_in_words(job, []) == [note]
+    elsewhere = job.model_copy(update={"binding": []})
+    assert bound_in_words(elsewhere, [close]) == []
 
 
 def test_a_binding_is_written_as_the_kernel_writes_lists(tmp_path: Path) -> None:

@@ -34,6 +34,9 @@ class JobRecord(Record):
         default_factory=list, description="of the ranks that wait for others, at the baseline's median node"
     )
     statements: list[str] = Field(description="what is taken to be so")
+    binding: list[str] = Field(
+        default_factory=list, description="where the launcher bound the ranks otherwise than the model does"
+    )
 
 
 class ProgramRecord(Record):
