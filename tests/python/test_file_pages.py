@@ -50,6 +50,18 @@ def test_what_cannot_be_looked_at_is_one_line(tmp_path: Path) -> None:
         audit(tmp_path, files=["x"])
 
 
+def test_the_option_takes_what_a_shell_makes_of_a_pattern(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"x")
+    names = [str(tmp_path / name) for name in ("a", "b")]
+    words = [str(PAGELENS), "audit", "--quick", "--json"]
+    done = subprocess.run([*words, "--files", *names], capture_output=True, text=True, check=False)
+    assert [file["path"] for file in json.loads(done.stdout)["files"]] == names
+    alone = subprocess.run([*words, *names], capture_output=True, text=True, check=False)
+    assert (alone.returncode, alone.stderr.count("\n")) == (2, 1)
+    assert "use --files PATH..." in alone.stderr
+
+
 def test_files_of_others_are_not_guessed_at(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")

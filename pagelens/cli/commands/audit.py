@@ -12,7 +12,7 @@ from pagelens.audit import Finding, Severity
 from pagelens.audit import audit as audit_node
 from pagelens.cli.options import Json
 from pagelens.cli.text.audit import render
-from pagelens.errors import Interrupted
+from pagelens.errors import Interrupted, UsageError
 from pagelens.progress import Bar, progress_bar
 
 PATIENCE_S = 2.0  # before a step shows its progress
@@ -25,7 +25,7 @@ EXAMPLES = """Examples:
 
   sudo pagelens audit --probe 8GiB
 
-  pagelens audit --files /data/model.gguf
+  pagelens audit --files /data/*.gguf
 
   pagelens audit --json --fail-on warning || echo node needs care
 
@@ -54,13 +54,17 @@ class FailOn(StrEnum):
 
 @app.command(epilog=EXAMPLES)
 def audit(
+    more_files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH", help="More paths for --files.", show_default=False),
+    ] = None,
     probe: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Allocate this much memory, e.g. 8GiB, and judge its frames."),
     ] = None,
     files: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PATH", help="Say on which NUMA nodes a file's cached pages lie; repeatable."),
+        typer.Option(metavar="PATH", help="Say on which NUMA nodes these files' cached pages lie."),
     ] = None,
     page_size: Annotated[PageSize, typer.Option("--page-size", help="Page size of the probe.")] = (
         PageSize.small
@@ -93,6 +97,8 @@ def audit(
     It reads memory tiers and caches, huge pages, free memory and kernel settings.
     It changes nothing. Run it as root to see page block types and frame flags as well.
     """
+    if more_files and not files:
+        raise UsageError(f"audit: {more_files[0]}: unexpected; to look at cached files, use --files PATH...")
     try:
         found = audit_node(
             root,
@@ -100,7 +106,7 @@ def audit(
             probe=probe,
             page_size=page_size,
             frame_flags=not quick,
-            files=files or (),
+            files=[*(files or ()), *(more_files or ())],
             progress=_progress,
         )
     except KeyboardInterrupt:
