@@ -97,6 +97,8 @@
     DO(MPI_File_write_at_all_begin, mpi_file_write_at_all_begin, mpi_meets_in_file, 0) \
     DO(MPI_File_read_ordered, mpi_file_read_ordered, mpi_meets_in_file, 0) \
     DO(MPI_File_write_ordered, mpi_file_write_ordered, mpi_meets_in_file, 0) \
+    DO(MPI_File_read_ordered_begin, mpi_file_read_ordered_begin, mpi_meets_in_file, 0) \
+    DO(MPI_File_write_ordered_begin, mpi_file_write_ordered_begin, mpi_meets_in_file, 0) \
     DO(MPI_File_iread_all, mpi_file_iread_all, mpi_starts_in_file, 4) \
     DO(MPI_File_iwrite_all, mpi_file_iwrite_all, mpi_starts_in_file, 4) \
     DO(MPI_File_iread_at_all, mpi_file_iread_at_all, mpi_starts_in_file, 5) \
@@ -160,7 +162,9 @@
     DO(MPI_File_read_all_end, mpi_file_read_all_end) \
     DO(MPI_File_write_all_end, mpi_file_write_all_end) \
     DO(MPI_File_read_at_all_end, mpi_file_read_at_all_end) \
-    DO(MPI_File_write_at_all_end, mpi_file_write_at_all_end)
+    DO(MPI_File_write_at_all_end, mpi_file_write_at_all_end) \
+    DO(MPI_File_read_ordered_end, mpi_file_read_ordered_end) \
+    DO(MPI_File_write_ordered_end, mpi_file_write_ordered_end)
 /* clang-format on */
 
 /* The frame of the outermost call under way; NULL: none. */

@@ -217,8 +217,8 @@ static void windows(void) {
     MPI_Win_free(&window);
 }
 
-/* All meet where the file is opened, set up, written, read and closed, and Open MPI's in the sync.
- */
+/* All meet where the file is opened, set up, written twice, read and closed, and Open MPI's in the
+ * sync. */
 static void files(void) {
     MPI_File file;
     MPI_File_open(MPI_COMM_WORLD, "mpi_waits.data",
@@ -226,6 +226,8 @@ static void files(void) {
     MPI_File_set_view(file, rank * (MPI_Offset)sizeof value, MPI_DOUBLE, MPI_DOUBLE, "native",
                       MPI_INFO_NULL);
     MPI_File_write_all(file, &value, 1, MPI_DOUBLE, MPI_STATUS_IGNORE);
+    MPI_File_write_ordered_begin(file, &value, 1, MPI_DOUBLE);
+    MPI_File_write_ordered_end(file, &value, MPI_STATUS_IGNORE);
     MPI_File_sync(file);
     MPI_File_iread_at_all(file, 0, &got[0], 1, MPI_DOUBLE, &requests[0]);
     MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
