@@ -14,7 +14,7 @@ from pagelens.machine.values import stated_values
 from pagelens.replay.assumed import assumed_values, factors_of, is_of_time_model, scaled
 from pagelens.values.quantities import Sourced
 
-MATRICES = ("numa.latencies", "numa.bandwidths")
+MATRICES = ("numa.latencies", "numa.bandwidths", "numa.write_bandwidths")
 Gains = Mapping[str, float]  # in the median, by remedy
 Tried = Mapping[str, Mapping[float, Gains]]  # by assumed value, and by the factor of it that was simulated
 

@@ -26,6 +26,8 @@ RANGES = {
     "page_fault.zero": (1e-9, 1e-2),
     "page_fault.file": (1e-9, 1e-2),
 }
+# The fields of [numa] that have such a value for each pair of nodes, or for each node.
+_MATRICES = {"latencies": "latency", "bandwidths": "bandwidth", "write_bandwidths": "write_bandwidth"}
 
 
 def is_possible(name: str, value: float) -> bool:
@@ -46,8 +48,9 @@ def check_possible(machine: Parts) -> None:
             "so check the number and its unit"
         )
     if machine.numa is not None:
-        for name, key in (("latencies", "latency"), ("bandwidths", "bandwidth")):
-            for row in getattr(machine.numa, name).value:
+        for name, key in _MATRICES.items():
+            matrix = getattr(machine.numa, name)
+            for row in matrix.value if matrix is not None else ():
                 if not all(is_possible(key, value) for value in row):
                     raise ValueError(
                         f"numa.{name}: no machine has one of these; check the numbers and their unit"

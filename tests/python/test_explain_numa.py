@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def machine() -> Machine:
-    return two_nodes()
+    return two_nodes().with_values({"numa.write_bandwidths": ["105 90 GB/s"]})
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,7 @@ def test_matrices_are_tried_as_other_assumed_values(explained: pl.Explanation) -
     assert (rates.value, rates.tried_from, rates.tried_to) == (
         "34.3 to 105 GB/s", "11 to 35 GB/s", "100 to 320 GB/s",
     )  # fmt: skip
+    assert names["numa.write_bandwidths"].value == "90 to 105 GB/s"
     assert not rates.simulated
     assert rates.gain_from == pytest.approx(rates.gain_as_it_is)  # memory decides in both
     assert rates.gain_to < 0.8 * rates.gain_as_it_is  # three times as fast, other parts do

@@ -61,6 +61,8 @@ def test_each_node_writes_at_a_rate_of_its_own() -> None:
     wrong = FILE.replace("[numa]\n", '[numa]\nwrite_bandwidths = { value = ["50 GB/s"], assumed = "t" }\n')
     with pytest.raises(UsageError, match=r"write_bandwidths must be one row of 2 columns"):
         parse_machine(wrong.encode(), "x.toml")
+    with pytest.raises(UsageError, match=r"numa.write_bandwidths: no machine has one of these"):
+        parse_machine(wrong.replace('"50 GB/s"', '"50 0 GB/s"').encode(), "x.toml")
 
 
 def test_a_link_may_be_slower_one_way() -> None:
