@@ -23,7 +23,6 @@ const struct {
     {"hooks", &Options::hooks},
     {"output", &Options::output},
     {"child_output", &Options::child_output},
-    {"follow_forks", &Options::follow_forks},
     {"status", &Options::status},
     {"skip", &Options::skip},
     {"accesses", &Options::accesses},

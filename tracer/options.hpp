@@ -8,17 +8,16 @@
 namespace pagelens {
 
 struct Options {
-    std::string plugin;        // this library, to run children under
-    std::string qemu;          // likewise
-    std::string hooks;         // interposer to preload into children; empty: none
-    std::string output;        // the trace; %p is the process id
-    std::string child_output;  // traces of programs that are executed; empty: they are not traced
-    std::uint64_t follow_forks = 0;  // 1: children are traced from their fork on
-    std::string status;              // file that the driver reads afterwards: a line a fact
-    std::uint64_t skip = 0;          // accesses before tracing begins
-    std::uint64_t accesses = 0;      // accesses after which tracing stops; 0: never
-    std::string region;              // only what happens in the region of this name, if given
-    std::string function_file;       // tracing begins at this address of this file, if given
+    std::string plugin;          // this library, to run children under
+    std::string qemu;            // likewise
+    std::string hooks;           // interposer to preload into children; empty: none
+    std::string output;          // the trace; %p is the process id
+    std::string child_output;    // traces of other processes and programs; empty: they have none
+    std::string status;          // file that the driver reads afterwards: a line a fact
+    std::uint64_t skip = 0;      // accesses before tracing begins
+    std::uint64_t accesses = 0;  // accesses after which tracing stops; 0: never
+    std::string region;          // only what happens in the region of this name, if given
+    std::string function_file;   // tracing begins at this address of this file, if given
     std::uint64_t function_address = 0;
     std::uint64_t wide_reads = 0;  // 1: this QEMU reads too much (Instruction::half_read)
     std::uint64_t any_tlb = 0;     // 1: page uses are hidden only where every TLB hits

@@ -97,7 +97,7 @@ void on_system_call_return(qemu_plugin_id_t, unsigned index, std::int64_t number
     const bool forks =
         number == nr::clone || number == nr::clone3 || number == nr::fork || number == nr::vfork;
     if (forks && result == 0 && tracer->in_child()) {
-        if (options.follow_forks != 0) {
+        if (!options.child_output.empty()) {
             tracer->begin_in_child(index);
         } else {
             report(options.status, "fork");

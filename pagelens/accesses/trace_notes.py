@@ -46,7 +46,7 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
         name = Path(result.kept.program).name
         yield (
             f"{result.path} is the trace of {name}, which made the most accesses of the "
-            f"{len(result.programs)} programs that ran; --follow-exec keeps a trace of each"
+            f"{len(result.programs)} processes and programs that ran; --follow-exec keeps a trace of each"
         )
     if result.untraced_children and not request.follow_exec:
         named = [f"{what} (process {process})" for process, what in result.untraced_children.items()]

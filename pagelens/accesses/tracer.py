@@ -195,7 +195,6 @@ def _tracer_options(
     }
     if request.follow_exec or (request.follow_exec is None and request.from_function is None):
         options["child_output"] = _child_output(Path(output).absolute())
-        options["follow_forks"] = int(bool(request.follow_exec))
     if request.region is not None:
         options["region"] = request.region
     if request.from_function is not None:

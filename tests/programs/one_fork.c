@@ -1,4 +1,4 @@
-/* A child fills 1 MiB of its own, and the parent another. */
+/* A child fills 1 MiB of its own, once for each word of the command, and the parent another. */
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,10 +11,11 @@ static void fill(void) {
     free(mine);
 }
 
-int main(void) {
+int main(int argc, char** argv) {
+    (void)argv;
     int status = 0;
     if (fork() == 0) {
-        fill();
+        for (int i = 0; i < argc; ++i) fill();
         _exit(4);
     }
     wait(&status);

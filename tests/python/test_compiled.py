@@ -170,7 +170,7 @@ def test_regions_budgets_and_skipped_accesses(pagelens: Run, compiled: Build, tm
 
 
 def test_a_child_is_left_alone_or_followed(pagelens: Run, compiled: Build, tmp_path: Path) -> None:
-    done = pagelens("trace", "-o", "a.trace", "--", compiled("one_fork"))
+    done = pagelens("trace", "--no-follow-exec", "-o", "a.trace", "--", compiled("one_fork"))
     assert done.returncode == 4
     assert "a fork of the program" in done.stderr
     done = pagelens("trace", "--follow-exec", "-o", "%p.trace", "--", compiled("one_fork"))

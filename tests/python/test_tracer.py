@@ -274,8 +274,18 @@ def test_children_are_named(pagelens: Run, built: Callable[..., Path]) -> None:
 def test_a_forked_child_does_not_write_into_its_parents_trace(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path
 ) -> None:
-    workload = traced(pagelens, tmp_path, built("processes"))
-    assert first_writes(workload) < MIB_PAGES
+    alone = ("--no-follow-exec",)
+    assert first_writes(traced(pagelens, tmp_path, built("processes"), options=alone)) < MIB_PAGES
+
+
+def test_a_fork_that_does_the_work_is_what_is_kept(
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    done = pagelens("trace", "-o", "app.trace", "--", built("one_fork"), *"12345678")
+    assert done.returncode == 4
+    assert "made the most accesses of the 2 processes" in done.stderr
+    assert open_trace(tmp_path / "app.trace").trace.summary.accesses > 9 * (1 << 17)
+    assert [path.name for path in tmp_path.glob("*trace*")] == ["app.trace"]
 
 
 def test_follow_exec_through_a_script(pagelens: Run, built: Callable[..., Path], tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ void set_options_of_children() {
 
 // A child that is followed goes on with a copy of the tracer, in which no other thread may be at
 // work. Any other child needs nothing of it.
-bool is_followed() { return stage != Stage::off && options.follow_forks != 0; }
+bool is_followed() { return stage != Stage::off && !options.child_output.empty(); }
 
 void before_fork() {
     if (!is_followed()) return;
@@ -104,14 +104,14 @@ void in_child() {
     tracer->forked();
     forget_other_threads();
     process = ::getpid();
-    if (options.follow_forks == 0 || own.vcpu == nullptr || own.ended) {
+    if (options.child_output.empty() || own.vcpu == nullptr || own.ended) {
         stage = Stage::off;
         pagelens_listens = 0;
         report(options.status, "fork");
     } else {
         tracer->begin_in_child(own.index);
     }
-    if (options.follow_forks != 0) own.inside.store(own.inside - 1);
+    if (!options.child_output.empty()) own.inside.store(own.inside - 1);
 }
 
 Engine engine() {

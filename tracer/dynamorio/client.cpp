@@ -371,7 +371,7 @@ void on_fork(void* context) {
     for (ThreadRecording*& recording : recordings) {
         if (recording != own) recording = nullptr;  // their threads are not here
     }
-    if (options.follow_forks != 0) {
+    if (!options.child_output.empty()) {
         if (own != nullptr) tracer->begin_in_child(own->index());
         wants_writer = true;
     } else {
