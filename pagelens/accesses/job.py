@@ -102,7 +102,7 @@ class JobWorkload(Workload):
         self.warnings = [*self._missing(), *_united_warnings(self.numbers, self.traces)]
         self.statements = self._statements()
         self.binding = binding_notes(
-            [parse_binding(trace.trace.bound, trace.threads) for trace in self.traces]
+            [parse_binding(trace.trace.bound, trace.survey.instructions) for trace in self.traces]
         )
 
     @property

@@ -1,43 +1,45 @@
 """Compares where a launcher let the ranks of a job run with where the model runs them."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from pagelens.host.process_binding import read_list, write_list
 
+_CROWDED = 1.1  # the load from which ranks share cores
+
 
 class Binding(NamedTuple):
-    """Where a rank could run when it was traced, and how many threads it has."""
+    """Where a rank could run when it was traced, and how many instructions each of its threads executed."""
 
-    threads: int
+    instructions: tuple[int, ...]
     cpus: frozenset[int]
     all_cpus: frozenset[int]
     nodes: frozenset[int]
     all_nodes: frozenset[int]
 
 
-def parse_binding(text: str, threads: int) -> Binding | None:
+def parse_binding(text: str, instructions: Sequence[int]) -> Binding | None:
     """Return the binding that a trace states (`TraceHeader::bound`), or None if it states none."""
     lists = [frozenset(read_list(part)) for part in text.split(" ")]
-    return Binding(threads, *lists) if len(lists) == 4 and all(lists) else None
+    return Binding(tuple(instructions), *lists) if len(lists) == 4 and all(lists) else None
 
 
 def binding_notes(ranks: Sequence[Binding | None]) -> list[str]:
     """Say if the ranks shared cores, or all sat on some of the NUMA nodes; nothing if a binding is unknown.
 
-    Ranks that may run on the same CPUs share cores if they have more threads than these are.
+    Ranks that may run on the same CPUs share cores if their threads execute more than these can while the
+    busiest thread runs. So helpers of the MPI library that do little count for little.
     """
     known = [rank for rank in ranks if rank is not None]
     if len(known) < len(ranks):
         return []
     notes = []
     if shared := _crowded(known):
-        threads = sum(rank.threads for rank in known if rank.cpus <= shared)
+        threads = sum(len(rank.instructions) for rank in known if rank.cpus <= shared)
         notes.append(
             f"When the ranks were traced, {threads} threads could run on CPU {write_list(shared)} only, so "
-            "they shared cores. If all of them work, a run that is bound like this takes at least "
-            f"{threads / len(shared):.3g} times as long as the model says, which gives each thread a core of "
+            f"they shared cores. By their instructions, a run that is bound like this takes some "
+            f"{_load(known, shared):.2g} times as long as the model says, which gives each thread a core of "
             "its own."
         )
     nodes = frozenset[int]().union(*(rank.nodes for rank in known))
@@ -52,10 +54,12 @@ def binding_notes(ranks: Sequence[Binding | None]) -> list[str]:
 
 
 def _crowded(ranks: Sequence[Binding]) -> frozenset[int]:
-    """Return the smallest set of a rank's CPUs that has more threads than CPUs; empty if there is none."""
-    threads: defaultdict[frozenset[int], int] = defaultdict(int)
-    sets = {rank.cpus for rank in ranks}
-    for cpus in sets:
-        threads[cpus] = sum(rank.threads for rank in ranks if rank.cpus <= cpus)
-    crowded = [cpus for cpus in sets if threads[cpus] > len(cpus)]
+    """Return the smallest set of a rank's CPUs that is crowded; empty if there is none."""
+    crowded = [cpus for cpus in {rank.cpus for rank in ranks} if _load(ranks, cpus) > _CROWDED]
     return min(crowded, key=lambda cpus: (len(cpus), min(cpus)), default=frozenset())
+
+
+def _load(ranks: Sequence[Binding], cpus: frozenset[int]) -> float:
+    """Return how many times as long as for their busiest thread the CPUs take for all of their threads."""
+    executed = [count for rank in ranks if rank.cpus <= cpus for count in rank.instructions]
+    return sum(executed) / max(1, *executed) / len(cpus)

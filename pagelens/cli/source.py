@@ -122,12 +122,6 @@ def trace_or_open(
         with claim_directory(output or OUTPUT / opened.name) as directory:
             yield _fill(opened, machine, ranks, full_size, directory)
         return
-    cores = machine.cores.count.value
-    if rank is not None and rank.ranks_on_node > cores:
-        raise UsageError(
-            f"--machine: the {rank.ranks_on_node} ranks of this node are more than the {cores} cores of "
-            f"{machine.name}; name a machine that has them"
-        )
     check_ranks(ranks or 1, machine, 1, "--ranks")  # before the program runs, which takes long
     try:
         str(path.resolve()).encode()
@@ -148,6 +142,30 @@ def trace_or_open(
 def _name_of(program: Path) -> str:
     """Return the name of a program, which may have bytes that no line of text can hold."""
     return "".join(character if character.isprintable() else "_" for character in program.name)
+
+
+@contextmanager
+def refused_once(rank: LaunchedRank | None) -> Iterator[None]:
+    """Leave it to the rank that reports to say what all ranks of a job refuse.
+
+    All of them have to end: MPICH's launcher waits for the others of a rank that ended before `MPI_Init`.
+    """
+    try:
+        yield
+    except UsageError:
+        if rank is None or rank.reports:
+            raise
+        raise SystemExit(2) from None
+
+
+def check_cores(rank: LaunchedRank, machine: Machine) -> None:
+    """Raise UsageError if the ranks of this node are more than the cores of the machine."""
+    cores = machine.cores.count.value
+    if rank.ranks_on_node > cores:
+        raise UsageError(
+            f"--machine: the {rank.ranks_on_node} ranks of this node are more than the {cores} cores of "
+            f"{machine.name}; name a machine that has them"
+        )
 
 
 def trace_for_job(request: TraceRequest, output: Path | None, rank: LaunchedRank) -> None:

@@ -311,6 +311,8 @@ def test_one_rank_reports_for_all(
     crowd = environment(0) | {"MPI_LOCALNRANKS": "5"}
     refused = pagelens(*words, "--", program, env=crowd)
     assert "--machine: the 5 ranks of this node are more than the 4 cores of small" in refused.stderr
+    refused = pagelens(*words, "--", program, env=crowd | {"PMI_RANK": "1", "MPI_LOCALRANKID": "1"})
+    assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", "")  # and does not wait for rank 0
     refused = pagelens(*words, "--timed", "--", program, env=environment(0))
     assert "--timed: runs one process, not the ranks of a job" in refused.stderr
 

@@ -40,7 +40,7 @@ from pagelens.cli.options import (
     Targets,
     WorkloadName,
 )
-from pagelens.cli.source import choose_source, trace_for_job
+from pagelens.cli.source import check_cores, choose_source, refused_once, trace_for_job
 from pagelens.cli.text.explain import render_terminal
 from pagelens.cli.text.tables import wrap
 from pagelens.errors import Failure, Interrupted, UsageError
@@ -207,21 +207,24 @@ def explain_command(
         stdout=STDERR if json else None,
         engine=engine,
     )
+    with refused_once(rank):
+        taken = choose_machine(machine)
+        taken.machine.require_linux_pages("explain")
+        stated = taken.machine if ways is None else taken.machine.with_ways(ways)
+        named = choose_policies(policy_names) if policy_names is not None else None
+        if rank is not None:
+            check_cores(rank, stated)
+        steps = plain = parse_history(history, "--history")
+        buffered = 0
+        if files is not None:
+            from pagelens.io import open_recording, steps_with_files, transferred  # 0.2 s, for pyarrow
+
+            recording = open_recording(files)
+            steps, (buffered, _) = steps_with_files(plain, recording), transferred(recording)
+        wanted = parse_share(precision, "--precision") if precision is not None else None
     if rank is not None and not rank.reports:
         trace_for_job(request, output, rank)
         return
-    taken = choose_machine(machine)
-    taken.machine.require_linux_pages("explain")
-    stated = taken.machine if ways is None else taken.machine.with_ways(ways)
-    named = choose_policies(policy_names) if policy_names is not None else None
-    steps = plain = parse_history(history, "--history")
-    buffered = 0
-    if files is not None:
-        from pagelens.io import open_recording, steps_with_files, transferred  # 0.2 s, for pyarrow
-
-        recording = open_recording(files)
-        steps, (buffered, _) = steps_with_files(plain, recording), transferred(recording)
-    wanted = parse_share(precision, "--precision") if precision is not None else None
     found = choose_source(
         "explain", request, workload, size, stated, ranks, full_size, output, quiet, rank=rank
     )
