@@ -14,7 +14,7 @@ MUCH_CACHE = 0.2  # of memory
 
 
 def page_cache(audit: Audit) -> Iterator[Finding]:
-    """Report files that fill memory."""
+    """Report caches of the kernel that fill memory."""
     usage = audit.usage
     if usage.total and usage.droppable is not None and usage.droppable >= MUCH_CACHE * usage.total:
         share = usage.droppable / usage.total
@@ -22,8 +22,8 @@ def page_cache(audit: Audit) -> Iterator[Finding]:
         yield Finding(
             Severity.note if audit.cache is None else Severity.warning,
             "page-cache",
-            f"{format_share(share)} of memory ({format_binary_size(usage.droppable)}) holds files that could "
-            "be dropped.",
+            f"{format_share(share)} of memory ({format_binary_size(usage.droppable)}) holds caches that "
+            "could be dropped.",
             "These pages are scattered and keep free blocks small, so sorting and large pages gain "
             f"less.{dirty}",
             PREPARE,

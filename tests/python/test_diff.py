@@ -156,6 +156,13 @@ def test_objects_and_remedies_that_changed(data: dict[str, Any]) -> None:
     assert not found.slower  # neither is time
 
 
+def test_what_a_table_leaves_out_is_called_changed_only_if_it_is(data: dict[str, Any]) -> None:
+    found = compared(data, data)
+    times = found.table("times")
+    times.rows.extend(times.rows * 8)
+    assert f"  {len(times.rows) - 8} more; --json lists them" in render(found).splitlines()
+
+
 def test_objects_are_the_same_where_only_their_lines_moved() -> None:
     a = ["solve (cg.c:12)", "solve (cg.c:40)", "read (in.c:3)", "[stack]"]
     b = ["solve (cg.c:13)", "solve (cg.c:41)", "read (in.c:5)", "[stack]"]

@@ -579,6 +579,15 @@ def test_the_answer_fits_80_columns_and_warns_of_a_large_error(tmp_path: Path) -
     assert "writes at the end" in page
 
 
+def test_no_gain_is_shown_as_less_than_nothing_if_it_rounds_to_nothing() -> None:
+    recording = recording_of([transfer("write", PAGE * n) for n in range(100)])
+    found = explain_recording(recording, MACHINE)
+    none = replace(found, ways=[replace(way, gain=-0.002) for way in found.ways])
+    for shown in (" ".join(render_explanation(none)), render_page(none, recording, [])):
+        assert "+0%" in shown
+        assert "-0%" not in shown
+
+
 def test_operations_that_the_table_leaves_out_are_counted() -> None:
     """The answer ended with more operations than its table had, and did not say why."""
     cut = {"kind": "truncate", "size": PAGE, "result": 0}

@@ -62,7 +62,7 @@ def _table(found: Difference, of: Table) -> Iterator[str]:
     rows = [_cells(found, of, row, wide, name) for row in shown[:_TOP]]
     yield from table(["", *heads, ""], rows, [name, *widths, 8], indent="  ")
     if len(shown) > _TOP:
-        yield f"  {len(shown) - _TOP} more changed; --json lists them"
+        yield f"  {len(shown) - _TOP} more{' changed' if of.counted else ''}; --json lists them"
     if any(row.verdict == "unsure" and row.p is not None for row in of.rows):
         yield "  ~: chance may have made this difference."
     for note in dict.fromkeys((row.name, row.note) for row in of.rows if row.note):

@@ -156,7 +156,7 @@ def _way(way: Way) -> tuple[str, ...]:
     def shown(seconds: float | None) -> str:
         return "unknown" if seconds is None else format_time(seconds)
 
-    gain = "" if way.key == "as-it-ran" or way.gain is None else f"{100 * way.gain:+.0f}%"
+    gain = "" if way.key == "as-it-ran" or way.gain is None else f"{round(100 * way.gain):+d}%"
     verdict = "" if way.key == "as-it-ran" or way.verdict == "gains" else way.verdict
     return shorten(way.title, 33), shown(way.cpu_s), shown(way.wait_s), shown(way.wall_s), gain, verdict
 
