@@ -49,7 +49,8 @@ std::atomic<int> exit_status{0};  // as the program gave it to exit_group, or th
 
 // The writer's thread begins once the program runs: before, DynamoRIO has no other threads.
 std::atomic<bool> wants_writer{true};
-std::atomic<void*> forking{nullptr};  // the thread that holds the writer while it forks
+std::atomic<bool> first_has_ended{false};  // the first thread, which is listed until the last ends
+std::atomic<void*> forking{nullptr};       // the thread that holds the writer while it forks
 
 std::mutex threads_mutex;                  // of what follows
 std::vector<ThreadRecording*> recordings;  // by the tracer's index; null: free
@@ -327,9 +328,11 @@ void on_exec(void* context, const SystemCall& call) {
 // The writer's thread would be that thread.
 void end_with_last_thread(void* context) {
     struct stat tasks{};  // has a link for each thread, beside two of its own (proc(5))
-    const nlink_t own = wants_writer ? 2 : 3;
+    const nlink_t own = (wants_writer ? 2 : 3) + (first_has_ended ? 1 : 0);
     if (::stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink == own + 1)
         dr_syscall_set_sysnum(context, nr::exit_group);
+    else if (dr_get_thread_id(context) == static_cast<thread_id_t>(process))
+        first_has_ended = true;
 }
 
 bool on_system_call(void* context, int number) {
