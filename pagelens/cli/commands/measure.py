@@ -32,19 +32,16 @@ from pagelens.progress import progress_bar
 
 _RARE = "Rarely needed"
 
+
+def _count(text: str) -> tuple[type, Any]:
+    """Return the option --n of a benchmark."""
+    return int, Option("--n", min=1, max=1 << 40, metavar="N", help=text)
+
+
 # The settings of single benchmarks. measure/benchmarks.py says which benchmark has which.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "stream": {
-        "n": (
-            int,
-            Option(
-                "--n",
-                min=1,
-                max=1 << 40,
-                metavar="N",
-                help="How many doubles each array has; by default four times the caches.",
-            ),
-        ),
+        "n": _count("How many doubles each array has; by default four times the caches."),
         "offset": (
             str,
             Option(
@@ -81,25 +78,11 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
         )
     },
     "dgemm": {
-        "n": (
-            int,
-            Option(
-                "--n", min=1, max=1 << 40, metavar="N", help="The order of the matrices; by default 1536."
-            ),
-        ),
+        "n": _count("The order of the matrices; by default 1536."),
         "blas": (str, Option(metavar="LIBRARY", help="A BLAS by name or path; by default the system's.")),
     },
     "cg": {
-        "n": (
-            int,
-            Option(
-                "--n",
-                min=1,
-                max=1 << 40,
-                metavar="N",
-                help="How many points each side of the grid has; by default 96.",
-            ),
-        )
+        "n": _count("How many points each side of the grid has; by default 96."),
     },
     "conflict": {
         "distance": (
