@@ -1,4 +1,4 @@
-"""How long `pagelens explain` takes after tracing: until its first answer, and until its last.
+"""Measures how long `pagelens explain` takes after tracing until its first answer, and until its last.
 
     python bench/bench_answers.py [PROGRAM ...]
 

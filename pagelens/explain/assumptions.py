@@ -14,7 +14,6 @@ from pagelens.machine.values import stated_values
 from pagelens.replay.assumed import assumed_values, factors_of, is_of_time_model, scaled
 from pagelens.values.quantities import Sourced
 
-MATRICES = ("numa.latencies", "numa.bandwidths", "numa.write_bandwidths")
 Gains = Mapping[str, float]  # in the median, by remedy
 Tried = Mapping[str, Mapping[float, Gains]]  # by assumed value, and by the factor of it that was simulated
 
@@ -87,7 +86,7 @@ def _assumption(
 
     return Assumption(
         name=name,
-        value=_shown(sourced, sourced.value, digits=6) if name in MATRICES else sourced.shown,
+        value=_shown(sourced, sourced.value, digits=6) if isinstance(sourced.value, tuple) else sourced.shown,
         note=sourced.origin,
         tried_from=shown(factors[0]),
         tried_to=shown(factors[-1]),

@@ -1,4 +1,4 @@
-"""Which memories of a machine file need a bandwidth of writes, and have none."""
+"""Finds the memories of a machine file that need a bandwidth of writes and state none."""
 
 import re
 
