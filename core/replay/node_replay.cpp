@@ -22,8 +22,9 @@ namespace {
 constexpr std::uint64_t batch_lines = 1u << 15;
 // Lines that only warm the caches up do not go to DRAM. So many at a time meet each set often.
 constexpr std::uint64_t warm_up_lines = 1u << 19;
-// Of a sampled phase, these large pages go through DRAM as they are cleared: the first ones, then
-// one in so many; of each so many frames at most, and so many of the pages of all ranks together.
+// In a sampled phase, DRAM clears the first `first_large` large pages and then one in
+// `large_distance`. It clears at most `most_large_frames` frames of each, and at most
+// `most_frames_of_ranks` of those that all ranks were given for one first touch.
 constexpr std::uint64_t first_large = 4, large_distance = 32;
 constexpr std::uint32_t most_large_frames = 512, most_frames_of_ranks = 1u << 14;
 

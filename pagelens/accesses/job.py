@@ -17,7 +17,7 @@ import numpy as np
 
 from pagelens import _core
 from pagelens._core import Program, RankPaths
-from pagelens.accesses.rank_binding import binding_notes, parse_binding
+from pagelens.accesses.rank_binding import binding_notes, crowding, parse_binding
 from pagelens.accesses.rank_meetings import NOWHERE, ends_before_others, never_come, united_places, waits
 from pagelens.accesses.rank_rounds import Floats, JobRounds, common_rounds, waiting_paths
 from pagelens.accesses.sampled_code import SPACE_PAGE_BITS, SampledCode, decode_samples
@@ -96,14 +96,14 @@ class JobWorkload(Workload):
         self._file_numbers = _united_files(self.traces)
         self.shared_bytes = FRAME_BYTES * len({page for numbers in self._file_numbers for page in numbers})
         self.share_seen = _share_seen(self.traces)
+        self.instruction_set = self.traces[0].instruction_set
         fetched = sum(trace.survey.lines_fetched for trace in self._of_rank)
         zero = sum(trace.survey.lines_of_zero_page for trace in self._of_rank)
         self.share_of_zero_page = zero / max(1, fetched)
         self.warnings = [*self._missing(), *_united_warnings(self.numbers, self.traces)]
         self.statements = self._statements()
-        self.binding = binding_notes(
-            [parse_binding(trace.trace.bound, trace.survey.instructions) for trace in self.traces]
-        )
+        bound = [parse_binding(trace.trace.bound, trace.survey.instructions) for trace in self.traces]
+        self.binding, self.crowding = binding_notes(bound), crowding(bound)
 
     @property
     def has_samples(self) -> bool:  # type: ignore[override]

@@ -5,6 +5,10 @@ from typing import NamedTuple
 
 from pagelens.host.process_binding import read_list, write_list
 
+AS_MODELLED = (
+    "The ranks were bound well when they were traced: each working thread could have a CPU of its own, and "
+    "all NUMA nodes were used."
+)
 _CROWDED = 1.1  # the load from which ranks share cores
 
 
@@ -25,7 +29,9 @@ def parse_binding(text: str, instructions: Sequence[int]) -> Binding | None:
 
 
 def binding_notes(ranks: Sequence[Binding | None]) -> list[str]:
-    """Say if the ranks shared cores, or all sat on some of the NUMA nodes; nothing if a binding is unknown.
+    """Say if the ranks shared cores, or all sat on some of the NUMA nodes, or were bound as the model does.
+
+    If a binding is unknown, nothing is said.
 
     Ranks that may run on the same CPUs share cores if their threads execute more than these can while the
     busiest thread runs. So helpers of the MPI library that do little count for little.
@@ -50,7 +56,17 @@ def binding_notes(ranks: Sequence[Binding | None]) -> list[str]:
             f"{write_list(every)}. The model spreads them over all nodes, and fills one node after the other "
             "only under the policy `close`."
         )
-    return notes
+    return notes or [AS_MODELLED]
+
+
+def crowding(ranks: Sequence[Binding | None]) -> float:
+    """Return how many times as long a job takes if its ranks share cores as they did: 1 if they do not.
+
+    It is 1, too, if a binding is unknown.
+    """
+    known = [rank for rank in ranks if rank is not None]
+    shared = _crowded(known) if len(known) == len(ranks) else None
+    return _load(known, shared) if shared else 1.0
 
 
 def _crowded(ranks: Sequence[Binding]) -> frozenset[int]:

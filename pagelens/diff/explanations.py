@@ -8,19 +8,31 @@ from pagelens import statistics
 from pagelens.diff.chance import Change, change, sure
 from pagelens.diff.model import Difference, Row, Setting, Table
 from pagelens.diff.rows import counted_row, object_rows, sampled_rows
-from pagelens.diff.saved import SavedAttribution, SavedDistribution, SavedExplanation
-from pagelens.replay.mechanisms import MECHANISMS
-from pagelens.units import format_share, format_size
+from pagelens.diff.saved import SavedDistribution, SavedExplanation
+from pagelens.diff.shares import are_one_program, mean_of, mechanism_word, share_tables, shares_in_words
+from pagelens.units import format_count, format_share, format_size, format_time
 
-_LARGE = 0.9  # of the change: a mechanism that makes so much of it is its cause
+_CAUSES = 3  # of a change: so many are named, unless they make less than _SMALL of the largest
+_SMALL = 0.1
 
 
 def diff_explanations(
     a: SavedExplanation, b: SavedExplanation, names: tuple[str, str], threshold: float
 ) -> Difference:
-    """Compare B with A under the policies that both have."""
+    """Compare B with A under the policies that both have; of two programs, only the shares of their times."""
     common = [d.policy for d in a.distributions if d.policy in {d.policy for d in b.distributions}]
     baseline = a.baseline if a.baseline in common else next(iter(common), "")
+    if not are_one_program(a, b):
+        shares = share_tables(a, b, common, baseline) if baseline else []
+        return Difference(
+            kind="explanations",
+            a=names[0],
+            b=names[1],
+            sentences=list(shares_in_words(a, b, baseline)),
+            threshold=threshold,
+            settings=list(_settings(a, b)),
+            tables=[table for table in (*shares, _remedies(a, b)) if table.rows],
+        )
     tables = [
         *_times(a, b, common, baseline, threshold),
         _mechanisms(a, b, baseline),
@@ -82,27 +94,19 @@ def _sampling_error(of: SavedDistribution, seed: int) -> float:
 
 
 def _mechanisms(a: SavedExplanation, b: SavedExplanation, policy: str) -> Table:
-    x, y = _mean(a, policy), _mean(b, policy)
+    x, y = mean_of(a, policy), mean_of(b, policy)
     rows: list[Row] = []
     if x is not None and y is not None:
         rows.append(counted_row("compulsory misses only", x.unburdened_s, y.unburdened_s))
         parts_a, parts_b = ({part.mechanism: part.seconds for part in of.parts} for of in (x, y))
         rows += [
-            counted_row(_word(name), parts_a.get(name), parts_b.get(name))
+            counted_row(mechanism_word(name), parts_a.get(name), parts_b.get(name))
             for name in parts_a | parts_b
             if parts_a.get(name) or parts_b.get(name)
         ]
         rows.append(counted_row("all", x.time_s, y.time_s))
     title = f"Where the time goes under '{policy}', mean over the nodes"
     return Table(name="mechanisms", title=title, unit="s", counted=False, rows=rows)
-
-
-def _mean(of: SavedExplanation, policy: str) -> SavedAttribution | None:
-    return next((found for found in of.attributions if (found.policy, found.nodes) == (policy, "mean")), None)
-
-
-def _word(mechanism: str) -> str:
-    return MECHANISMS[mechanism].loss if mechanism in MECHANISMS else mechanism
 
 
 def _objects(a: SavedExplanation, b: SavedExplanation, policy: str) -> Iterator[Table]:
@@ -172,11 +176,21 @@ def _sentences(a: SavedExplanation, b: SavedExplanation, baseline: str, tables: 
         return
     by_name = {table.name: table for table in tables}
     row = by_name["times"].row(baseline)
+    machines = a.machine.name, b.machine.name
     interval = f"{row.ratio_low:.2f}x to {row.ratio_high:.2f}x"
-    if row.a == row.b and row.ratio_low == row.ratio_high:
+    few = f" ({row.note})" if row.note else ""
+    if machines[0] != machines[1]:
+        chance = f"; this may be chance{few}" if row.verdict == "unsure" else ""
+        yield (
+            f"A and B are of different machines: under '{baseline}' the program takes "
+            f"{format_time(row.a or 0)} on {machines[0]} (A) and {format_time(row.b or 0)} on {machines[1]} "
+            f"(B), {row.ratio:.2f}x as long (modelled, 95% interval {interval}{chance})."
+        )
+        if a.program.ranks != b.program.ranks:
+            yield f"A has {a.program.ranks} of its processes on a node, and B {b.program.ranks}."
+    elif row.a == row.b and row.ratio_low == row.ratio_high:
         yield f"Under '{baseline}' B takes exactly as long as A."
     elif row.verdict == "unsure":
-        few = f" ({row.note})" if row.note else ""
         yield (
             f"Under '{baseline}' B takes {row.ratio:.2f}x as long as A, which may be chance{few}: the 95% "
             f"interval is {interval}."
@@ -193,7 +207,8 @@ def _sentences(a: SavedExplanation, b: SavedExplanation, baseline: str, tables: 
         which = ", ".join(f"'{row.name}' {row.ratio:.2f}x" for row in others)
         yield f"It surely differs under other policies, too: {which}."
     yield from _cause(by_name.get("mechanisms"), row)
-    yield from _largest_object(by_name.get("objects"))
+    if machines[0] == machines[1]:
+        yield from _largest_object(by_name.get("objects"))
 
 
 def _cause(mechanisms: Table | None, time: Row) -> Iterator[str]:
@@ -201,16 +216,22 @@ def _cause(mechanisms: Table | None, time: Row) -> Iterator[str]:
     if mechanisms is None or not (time.worse or time.better):
         return
     *parts, whole = mechanisms.rows
-    total = (whole.b or 0) - (whole.a or 0)
-    shares = sorted((((row.b or 0) - (row.a or 0)) / total, row.name) for row in parts if total)[::-1]
-    named, sum_of_named = [], 0.0
-    for share, name in shares:
-        if share <= 0.05 or sum_of_named >= _LARGE:
-            break
-        named.append(f"{name} ({100 * share:.0f}%)")
-        sum_of_named += share
+    changes = sorted(((_change_of(row), row.name) for row in parts), key=lambda of: -abs(of[0]))
+    named = [
+        f"{name} {_signed(seconds)}"
+        for seconds, name in changes[:_CAUSES]
+        if seconds and abs(seconds) >= _SMALL * abs(changes[0][0])
+    ]
     if named:
-        yield f"The change of the mean time lies in: {', '.join(named)}."
+        yield f"The mean time changes by {_signed(_change_of(whole))}, most of all: {', '.join(named)}."
+
+
+def _change_of(row: Row) -> float:
+    return (row.b or 0) - (row.a or 0)
+
+
+def _signed(seconds: float) -> str:
+    return f"{'-' if seconds < 0 else '+'}{format_time(abs(seconds))}"
 
 
 def _largest_object(objects: Table | None) -> Iterator[str]:
@@ -218,7 +239,7 @@ def _largest_object(objects: Table | None) -> Iterator[str]:
         return
     total = sum(row.a or 0 for row in objects.rows)
     first = objects.rows[0]
-    moved = (first.b or 0) - (first.a or 0)
+    moved = _change_of(first)
     if total and abs(moved) > 0.01 * total:
         how = (
             "is only in B"
@@ -231,7 +252,8 @@ def _largest_object(objects: Table | None) -> Iterator[str]:
                 else "moves lines only in B"
             )
         )
+        share = f", {format_share(abs(moved) / total)} of all lines in A" if abs(moved) <= total else ""
         yield (
             f"The object that changes most is `{first.name}`: it {how}, a change by "
-            f"{format_share(abs(moved) / total)} of all lines in A."
+            f"{format_count(abs(moved))} lines{share}."
         )

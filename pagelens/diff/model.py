@@ -46,7 +46,7 @@ class Table(_Record):
 
     name: str  # such as "times" or "objects"
     title: str
-    unit: Literal["s", "lines", "bytes", "count", "x", "rate", "ns"]
+    unit: Literal["s", "lines", "bytes", "count", "x", "rate", "ns", "share"]
     counted: bool  # rather than drawn from a distribution
     rows: list[Row]
 

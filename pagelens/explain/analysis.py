@@ -67,6 +67,7 @@ def explain(
         name=ensemble.machine.name,
         title=ensemble.machine.title,
         served_by=ensemble.served_by,
+        instruction_set=ensemble.machine.instruction_set,
         left_out=left_out(ensemble.machine),
         inputs=machine_inputs(ensemble.machine),
     )
@@ -80,6 +81,7 @@ def explain(
         phase=ensemble.phase,
         phases=list(workload.phases),
         share_seen=workload.share_seen,
+        instruction_set=workload.instruction_set,
         shared_bytes=workload.shared_bytes,
         share_of_zero_page=workload.share_of_zero_page,
         warnings=[*workload.warnings, *why_full_width(workload, ensemble.machine)],
@@ -151,6 +153,7 @@ def _job(ensemble: Ensemble) -> JobRecord | None:
         ],
         statements=[*workload.copies_in_words(ensemble.ranks), *workload.statements],
         binding=workload.binding,
+        crowding=workload.crowding,
     )
 
 

@@ -38,8 +38,12 @@ from pagelens.explain.words import (
     times,
     waits_in_words,
 )
-from pagelens.units import format_share
+from pagelens.units import format_share, format_time
 
+# The kernel takes 0.6 to 1.3 ms to start a program (measured, docs/decisions/kernel-time.md). A run of less
+# than ten starts varies more by its start than by a change that is shorter than one.
+_START_S = 1e-3
+_SHORT_S = 10 * _START_S
 # If a smaller share of the run's lines was simulated, whole parts of the run may be missing.
 _FEW_LINES = 0.05
 
@@ -71,22 +75,36 @@ def conclude(
     warned, noted = (few, []) if by_stretches > MATTERS - 1 else ([], few)
     where = machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node")
     assumed = [of.name for of in machine.inputs if of.origin == "assumed"]
-    binding = bound_in_words(program.job, remedies)
+    binding, binding_costs = bound_in_words(program.job, remedies)
+    first, second = (binding, []) if binding_costs else ([], binding)
+    first += [*far_off(timed, program.share_seen, assumed), *_coverage(program), *warned]
+    second += _other_instructions(program, machine)
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
-    if (most := _largest_effect(base, distributions, remedies)) <= MATTERS:
+    most = _largest_effect(base, distributions, remedies)
+    if _too_short(base, most, program):
         return Conclusion(
             placement_matters=False,
             sentences=[
-                *binding,
-                *far_off(timed, program.share_seen, assumed),
-                *_coverage(program),
-                *warned,
+                *first,
+                _short_in_words(base, most),
+                *second,
+                *page_faults_in_words(base),
+                *waits_in_words(program.job),
+                *beside(timed, program.share_seen),
+            ],
+        )
+    if most <= MATTERS:
+        return Conclusion(
+            placement_matters=False,
+            sentences=[
+                *first,
                 _no_effect(
                     where,
                     most,
                     remedies,
                     0 if (bounded := _bounded(bounds, machine, program)) else base.nodes,
                 ),
+                *second,
                 *bounded,
                 *([] if bounded else _rare(base.nodes)),
                 *_cores_in_words(base),
@@ -101,9 +119,9 @@ def conclude(
                 *beside(timed, program.share_seen),
             ],
         )
-    sentences = [*binding, *far_off(timed, program.share_seen, assumed), *_coverage(program), *warned]
+    answer, *spread = _size(where, base, distributions)
+    sentences = [*first, answer, *second, *spread]
     sentences += [
-        *_size(where, base, distributions),
         *_rare(base.nodes),  # how sure all that follows is
         *_one_numa_node(machine, base, distributions),
         *why_fresh_is_slower(base, distributions, attributions),
@@ -120,6 +138,34 @@ def conclude(
     sentences += [*unknown_in_words(remedies, base.nodes, by_stretches), *harm_in_words(remedies)]
     sentences += [*assumed_in_words(assumptions, remedies), *noted, *beside(timed, program.share_seen)]
     return Conclusion(placement_matters=True, sentences=sentences)
+
+
+def _too_short(base: Distribution, most: float, program: ProgramRecord) -> bool:
+    """Return whether a whole run is so short that what placement changes is less than a start takes.
+
+    `most` is the largest factor on its time.
+    """
+    whole = program.source == "trace" and program.phase is None and (program.share_seen or 0) >= COVERED
+    return whole and base.median_s < _SHORT_S and (most - 1) * base.median_s < _START_S
+
+
+def _short_in_words(base: Distribution, most: float) -> str:
+    return (
+        f"This run is too short for page placement to matter: it takes {format_time(base.median_s)}, and "
+        f"placement changes at most {format_time((most - 1) * base.median_s)} of it (modelled). To start a "
+        f"process takes the kernel about {format_time(_START_S)}, which is not modelled. Explain a longer "
+        "run."
+    )
+
+
+def _other_instructions(program: ProgramRecord, machine: MachineRecord) -> list[str]:
+    """Say if the trace has instructions that the machine does not execute."""
+    if program.instruction_set in (None, machine.instruction_set):
+        return []
+    return [
+        f"The trace is of {program.instruction_set}, and {machine.name} executes {machine.instruction_set}: "
+        "it is assumed to run the same instructions, equally wide."
+    ]
 
 
 def _no_effect(where: str, most: float, remedies: Sequence[RemedyGain], nodes: int = 0) -> str:

@@ -70,7 +70,7 @@ def render_html(e: Explanation) -> str:
         stopped=stopped_note(e.distributions, e.sample.nodes),
         large_page_notes=[note for d in e.distributions if (note := large_page_note(d))],
         interaction=" ".join(
-            f"Under '{a.policy}': {words}"
+            f"Under '{a.policy}', {words[:1].lower()}{words[1:]}"
             for a in e.attributions
             if a.nodes == "mean" and a.policy == e.baseline and (words := interaction_in_words(a))
         ),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pagelens.accesses.job import RESIDENT
 from pagelens.address.units import HUGE_PAGE_BYTES
 from pagelens.explain.model import Distribution, JobRecord, NumaRecord, ProgramRecord, RemedyGain
+from pagelens.explain.verdict import MATTERS
 from pagelens.statistics import CONFIDENCE
 from pagelens.units import format_binary_size, format_count, format_share, format_size
 
@@ -94,17 +95,16 @@ def job_in_words(job: JobRecord) -> list[str]:
     return sentences
 
 
-def bound_in_words(job: JobRecord | None, remedies: Sequence[RemedyGain]) -> list[str]:
-    """Say where the launcher bound the ranks otherwise than the model does, and what that costs."""
+def bound_in_words(job: JobRecord | None, remedies: Sequence[RemedyGain]) -> tuple[list[str], bool]:
+    """Say how the launcher bound the ranks beside how the model does, and return whether that costs time."""
     if job is None:
-        return []
+        return [], False
+    costs = job.crowding > 1
     close = next((of for of in remedies if of.policy == "close"), None)
     if close is None or not any("`close`" in note for note in job.binding):
-        return job.binding
-    return [
-        *job.binding,
-        f"Under `close`, the job {as_long(1 / close.gain_median)} spread over all nodes (modelled).",
-    ]
+        return job.binding, costs
+    cost = f"Under `close`, the job {as_long(1 / close.gain_median)} spread over all nodes (modelled)."
+    return [*job.binding, cost], costs or close.gain_median < 1 / MATTERS
 
 
 def waits_in_words(job: JobRecord | None) -> list[str]:

@@ -47,6 +47,9 @@ class Parts(Table):
         description="the hypervisor that the machine is a guest of; its frames are the guest's, not the "
         "memory's",
     )
+    instruction_set: Literal["x86-64", "AArch64"] = Field(
+        default="x86-64", description="what its cores execute; `explain` warns if a trace is of another"
+    )
     device: str | None = Field(
         default=None,
         description="the device, such as a GPU, that has these cores and sees these memories; its driver, "

@@ -108,7 +108,9 @@ def test_the_exit_status_and_the_answer(pagelens: Run, data: dict[str, Any], tmp
     assert (done.returncode, done.stderr) == (3, "")
     first = " ".join(done.stdout.split("\n\n")[0].split())
     assert first.startswith("B is slower than A: under 'aged' it takes 1.10x as long (95% interval 1.")
-    assert "The change of the mean time lies in: conflicts in the memory-side cache (100%)." in first
+    assert (
+        "The mean time changes by +195 ms, most of all: conflicts in the memory-side cache +195 ms." in first
+    )
     found = json.loads(pagelens("diff", "--json", "before", "after.json").stdout)
     assert found["schema_name"] == "pagelens diff"
     assert found["sentences"] == compared(data, slower(data, 1.1)).sentences
@@ -154,6 +156,48 @@ def test_objects_and_remedies_that_changed(data: dict[str, Any]) -> None:
     assert found.sentences[-1].startswith("The object that changes most is `A.values`: it moves 2.00x")
     assert found.table("remedies").rows[0].note == "gains, then unsure"
     assert not found.slower  # neither is time
+
+
+def test_two_machines_are_named_with_their_seconds(data: dict[str, Any]) -> None:
+    after = slower(data, 0.5)
+    after["machine"]["name"], after["program"]["ranks"] = "another", 4
+    name = data["machine"]["name"]
+    first, ranks, *rest = compared(data, after).sentences
+    assert first.startswith(
+        f"A and B are of different machines: under 'aged' the program takes 2.07 s on {name} "
+        "(A) and 1.03 s on another (B), 0.50x as long (modelled, 95% interval "
+    )
+    assert ranks == "A has 68 of its processes on a node, and B 4."
+    assert not any("object" in text for text in rest)
+
+
+def test_of_two_programs_only_shares_are_compared(data: dict[str, Any]) -> None:
+    other = slower(data, 2)
+    other["program"]["name"] = "other"
+    for record in other["objects"]:
+        record["name"] = f"other.{record['name']}"
+    found = compared(data, other)
+    assert found.sentences[0].startswith("A and B are of different programs (two-arrays, other), so their ")
+    assert not found.slower
+    assert {table.unit for table in found.tables} == {"x", "share"}
+    [compulsory] = [row for row in found.table("mechanisms").rows if row.name == "compulsory misses only"]
+    assert compulsory.ratio == pytest.approx(0.5)
+    assert "compulsory misses only" in render(found)
+
+
+def test_a_version_with_another_name_is_the_same_program(data: dict[str, Any]) -> None:
+    renamed = slower(data, 2)
+    renamed["program"]["name"] = "two-arrays-2.0"
+    assert compared(data, renamed).slower
+
+
+def test_a_change_beyond_all_lines_has_no_share(data: dict[str, Any]) -> None:
+    after = copy.deepcopy(data)
+    for record in after["objects"]:
+        record["accesses"] *= 60
+    said = compared(data, after).sentences[-1]
+    assert said.endswith("it moves 60.00x its lines in A, a change by 209 G lines.")
+    assert "%" not in said
 
 
 def test_what_a_table_leaves_out_is_called_changed_only_if_it_is(data: dict[str, Any]) -> None:

@@ -224,6 +224,14 @@ def test_the_report_says_what_the_explanation_says(explanation: Explanation, rep
     assert "calibration" in report
 
 
+def test_what_all_changes_save_goes_on_after_the_policys_name(explanation: Explanation) -> None:
+    waiting = [
+        record.model_copy(update={"interaction_s": record.time_s / 2}) for record in explanation.attributions
+    ]
+    text = render_html(explanation.model_copy(update={"attributions": waiting}))
+    assert "Under &#39;aged&#39;, all changes together save 50% of the time more than" in text
+
+
 def test_names_of_objects_cannot_break_the_report(explanation: Explanation) -> None:
     text = render_html(renamed(explanation, "<script>alert(1)</script>"))
     assert "<script" not in text

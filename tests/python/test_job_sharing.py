@@ -9,7 +9,7 @@ import pytest
 from machine_roles import CACHE_MODE, TWO_SOCKETS
 from numpy.testing import assert_allclose
 
-from pagelens.accesses.rank_binding import Binding, binding_notes, parse_binding
+from pagelens.accesses.rank_binding import AS_MODELLED, Binding, binding_notes, crowding, parse_binding
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.accesses.tracer import TraceRequest, trace_program
@@ -95,14 +95,17 @@ def binding(cpus: str, threads: tuple[int, ...] = (100,), nodes: str = "0") -> B
 
 def test_a_launcher_that_lets_ranks_share_cores_is_told() -> None:
     both = "0-1"
-    assert binding_notes([binding("0", nodes=both), binding("1", nodes=both)]) == []
+    assert binding_notes([binding("0", nodes=both), binding("1", nodes=both)]) == [AS_MODELLED]
+    assert crowding([binding("0", nodes=both), binding("1", nodes=both)]) == 1
     [note] = binding_notes([binding("0-7", nodes=both), *2 * [binding("2", nodes=both)]])
     assert note.startswith("When the ranks were traced, 2 threads could run on CPU 2 only, so they shared ")
     assert "takes some 2 times as long" in note
+    assert crowding(3 * [binding("2")]) == 3
+    assert crowding([*3 * [binding("2")], None]) == 1
     [note] = binding_notes(9 * [binding("0-7", nodes=both)])
     assert "9 threads could run on CPU 0-7 only" in note
     # A helper of the MPI library does little, so it takes no core.
-    assert binding_notes([binding("0", (100, 8), both), binding("1", (99, 1), both)]) == []
+    assert binding_notes([binding("0", (100, 8), both), binding("1", (99, 1), both)]) == [AS_MODELLED]
     [note] = binding_notes([binding("0-3"), binding("0-3", (100, 100, 100))])
     assert note.startswith("When the ranks were traced, all were bound to NUMA node 0 of 0-1.")
     assert binding_notes([binding("0"), None]) == []
@@ -115,10 +118,12 @@ def test_what_it_costs_to_bind_all_ranks_to_one_node_is_told() -> None:
     job = JobRecord(traced_ranks=2, spreads=[], statements=[], binding=[note])
     close = RemedyGain.model_construct(policy="close", gain_median=0.8)
     cost = "Under `close`, the job takes 1.25x as long as spread over all nodes (modelled)."
-    assert bound_in_words(job, [close]) == [note, cost]
-    assert bound_in_words(job, []) == [note]
+    assert bound_in_words(job, [close]) == ([note, cost], True)
+    assert bound_in_words(job, []) == ([note], False)
+    as_fast = close.model_copy(update={"gain_median": 1.0})
+    assert bound_in_words(job, [as_fast])[1] is False
     elsewhere = job.model_copy(update={"binding": []})
-    assert bound_in_words(elsewhere, [close]) == []
+    assert bound_in_words(elsewhere, [close]) == ([], False)
 
 
 def test_a_binding_is_written_as_the_kernel_writes_lists(tmp_path: Path) -> None:

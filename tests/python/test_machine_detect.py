@@ -125,6 +125,14 @@ def test_what_processors_of_a_kind_share_is_their_familys(
     assert machine.pipeline is not None
 
 
+def test_the_cores_of_an_arm_machine_are_no_x86_cores(tmp_path: Path) -> None:
+    root = lay_out(read_tree("two-socket-8160"), tmp_path).root
+    for text, found in (("vendor_id\t: GenuineIntel\n", "x86-64"), ("CPU implementer\t: 0x41\n", "AArch64")):
+        (root / "proc/cpuinfo").write_text(f"processor\t: 0\n{text}")
+        machine = parse_machine(detect(System(root)).to_toml().encode(), "x.toml")
+        assert machine.instruction_set == found
+
+
 @pytest.mark.parametrize(
     ("flags", "base"),
     [("hypervisor amx_tile", "family/sapphire-rapids"), ("hypervisor", None), ("amx_tile", None)],

@@ -31,6 +31,7 @@ PLAIN = {
     "title",
     "mode",
     "hypervisor",
+    "instruction_set",
     "device",
     "ideal",
 }  # keys outside any section

@@ -110,6 +110,8 @@ def test_every_function_of_the_family(trace: Trace) -> None:
     assert site(workload, "in_vain").births == 1
     assert site(workload, "mapped").lines >= 123456 // 64
     assert site(workload, "zeroed").name == "zeroed (family.c:12)"
+    assert any(known.name.startswith("[.data/.bss of ld-") for known in workload.objects)
+    assert not any("libpagelens" in known.name for known in workload.objects)  # no user put it there
 
 
 def test_reused_addresses_go_to_who_has_them(trace: Trace) -> None:

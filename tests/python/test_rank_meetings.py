@@ -66,7 +66,7 @@ def test_each_rank_of_a_pipeline_waits_for_the_one_before(tmp_path: Path) -> Non
     assert "no regions are marked" in traces(at_once).statements[0]
     assert seconds(in_turn) == pytest.approx(3 * seconds(at_once), rel=0.01)
     few = {"policies": ["aged"], "nodes": 1, "progress": False}
-    job.binding = ["All ranks were bound to one core."]
+    job.binding, job.crowding = ["All ranks were bound to one core."], 3.0
     explanation = explain(simulate(job, machine(TWO_SOCKETS), **few))
     assert explanation.conclusion.sentences[0] == job.binding[0]
     found = explanation.program.job

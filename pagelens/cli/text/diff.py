@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pagelens.cli.text.tables import join_sections, shorten_object, table, wrap
 from pagelens.diff import Difference, Row, Table
 from pagelens.report import terminal_width
-from pagelens.units import format_count, format_size, format_time
+from pagelens.units import format_count, format_share, format_size, format_time
 
 _TOP = 8  # rows of objects, which may be many
 _WIDE = 72  # columns from which intervals have room
@@ -18,6 +18,7 @@ _FORMAT: dict[str, Callable[[float], str]] = {
     "x": lambda value: f"{value:.2f}x",
     "rate": lambda value: f"{value:.4g}",
     "ns": lambda value: f"{value:.4g}",
+    "share": format_share,
 }
 
 

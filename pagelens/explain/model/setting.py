@@ -35,7 +35,14 @@ class JobRecord(Record):
     )
     statements: list[str] = Field(description="what is taken to be so")
     binding: list[str] = Field(
-        default_factory=list, description="where the launcher bound the ranks otherwise than the model does"
+        default_factory=list,
+        description="how the launcher bound the ranks, beside how the model does; empty if a trace does not "
+        "say",
+    )
+    crowding: float = Field(
+        default=1,
+        description="counted: how many times as long the job takes if its ranks share cores as they did "
+        "while they were traced; 1 if they do not",
     )
 
 
@@ -56,6 +63,9 @@ class ProgramRecord(Record):
     phases: list[str]
     share_seen: float | None = Field(
         description="counted: share of the run that was traced; null when declared"
+    )
+    instruction_set: str | None = Field(
+        default=None, description="that of the traced instructions; null if declared, or if no one says"
     )
     shared_bytes: int = Field(
         description="counted: bytes of files that the program reads through mappings; the ranks share them"
@@ -85,6 +95,7 @@ class MachineRecord(Record):
         description="the memory that serves the lines; in flat mode the fast memory if all of the job "
         "fits into it"
     )
+    instruction_set: str = Field(default="x86-64", description="stated: what its cores execute")
     left_out: list[str] = Field(description="stated: sections of the machine file that are not replayed yet")
     inputs: list[Input]
 

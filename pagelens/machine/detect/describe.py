@@ -52,6 +52,7 @@ class Description:
     mode: str
     base: str | None
     hypervisor: str | None
+    is_arm: bool
     sections: dict[str, Section] = field(default_factory=dict)
     tlbs: list[Section] = field(default_factory=list)
 
@@ -71,6 +72,8 @@ class Description:
         document["name"], document["title"], document["mode"] = self.name, self.title, self.mode
         if self.hypervisor:
             document["hypervisor"] = self.hypervisor
+        if self.is_arm:
+            document["instruction_set"] = "AArch64"
         for name, section in self.sections.items():
             document.add(tomlkit.nl())
             document[name] = _table(section)
@@ -155,7 +158,7 @@ def _one_socket(system: System, processor: Processor, nodes: list[NumaNode]) -> 
     guest = f", a guest of {processor.hypervisor}" if processor.hypervisor else ""
     cores = processor.cores.value
     title = f"{name} ({cores} core{'' if cores == 1 else 's'}{several}{guest})"
-    found = Description("this-machine", title, "single", base, processor.hypervisor)
+    found = Description("this-machine", title, "single", base, processor.hypervisor, processor.is_arm)
     found.sections["cores"] = _cores(processor, base)
     found.sections["l1"] = _private(processor, 1, "32 KiB", 8)
     found.sections["l2"] = _private(processor, 2, "1 MiB", 16)

@@ -62,6 +62,7 @@ class Processor:
     hypervisor: str | None
     l3_inclusive: bool | None  # None: nothing says
     flags: frozenset[str]
+    is_arm: bool  # only Arm's /proc/cpuinfo names an implementer
 
     def cache(self, level: int) -> Cache | None:
         """Return the data cache of a level, or None."""
@@ -93,6 +94,7 @@ def read_processor(system: System) -> Processor:
         hypervisor=_hypervisor(system, info),
         l3_inclusive=_l3_inclusive(system, info.get("vendor_id", "")),
         flags=frozenset(info.get("flags", "").split()),
+        is_arm="CPU implementer" in info,
     )
 
 

@@ -1,0 +1,73 @@
+"""What stands in the first lines of an explanation: the verdict, and what decides how to read it."""
+
+import dataclasses
+
+import polars as pl
+import pytest
+import synthetic
+
+from pagelens.accesses.rank_binding import AS_MODELLED
+from pagelens.ensemble import Ensemble
+from pagelens.explain import Explanation, explain
+from pagelens.explain.conclusion import conclude
+from pagelens.explain.model import JobRecord
+from pagelens.units import format_time
+
+SHARES = "When the ranks were traced, they shared cores."
+
+
+@pytest.fixture(scope="module")
+def explanation() -> Explanation:
+    return explain(synthetic.ensemble(nodes=8))
+
+
+def said_with(e: Explanation, **of_program: object) -> list[str]:
+    program = e.program.model_copy(update=of_program)
+    return conclude(
+        program, e.machine, e.baseline, e.bounds, e.distributions, [], [], e.remedies, []
+    ).sentences
+
+
+@pytest.mark.parametrize(("note", "crowding", "place"), [(AS_MODELLED, 1.0, 1), (SHARES, 2.0, 0)])
+def test_a_binding_comes_before_the_verdict_only_where_it_costs_time(
+    explanation: Explanation, note: str, crowding: float, place: int
+) -> None:
+    job = JobRecord(traced_ranks=2, spreads=[], statements=[], binding=[note], crowding=crowding)
+    said = said_with(explanation, job=job)
+    assert said[place] == note
+    assert said[1 - place].startswith("Page placement matters for this program")
+
+
+def test_a_trace_of_other_instructions_than_the_machines_is_said_once(explanation: Explanation) -> None:
+    arm = explanation.machine.model_copy(update={"instruction_set": "AArch64"})
+    for machine, traced, warned in (
+        (arm, "x86-64", True),
+        (arm, None, False),
+        (explanation.machine, "x86-64", False),
+    ):
+        said = said_with(explanation.model_copy(update={"machine": machine}), instruction_set=traced)
+        wanted = f"The trace is of x86-64, and {machine.name} executes AArch64: "
+        assert [text.startswith(wanted) for text in said[:2]] == [False, warned]
+        assert sum("AArch64" in text for text in said) == warned
+
+
+def lasting(factor: float) -> Ensemble:
+    """Return the ensemble of a traced program, whose times are so many times those of the declared one."""
+    ensemble = synthetic.ensemble(nodes=8)
+    workload = ensemble.workload
+    workload.source, workload.share_seen = "trace", 1.0
+    shorter = ensemble.tables.placements.with_columns(pl.col("^.*time_s$") * factor)
+    return dataclasses.replace(ensemble, tables=dataclasses.replace(ensemble.tables, placements=shorter))
+
+
+def test_a_run_that_is_shorter_than_its_start_is_said_to_be_too_short() -> None:
+    whole = explain(lasting(1)).distribution("aged").median_s
+    short = explain(lasting(150e-6 / whole))
+    first, *rest = short.conclusion.sentences
+    assert not short.conclusion.placement_matters
+    assert first.startswith(
+        f"This run is too short for page placement to matter: it takes {format_time(150e-6)}, and placement "
+    )
+    assert not any("remedy" in text for text in rest)
+    # Of 5 ms, placement changes more than a start takes: the run is short, and its nodes differ.
+    assert explain(lasting(5e-3 / whole)).conclusion.placement_matters
