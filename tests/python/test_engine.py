@@ -143,8 +143,8 @@ def test_masks_hide_elements(pagelens: Run, built: Callable[..., Path], tmp_path
 
 
 @needs_engine
-@pytest.mark.parametrize("kind", ["dwords", "doubles", "narrow"])
-def test_masked_elements_are_stored_where_they_lie(
+@pytest.mark.parametrize("kind", ["bit", "dwords", "doubles", "narrow"])
+def test_masked_elements_and_bits_are_stored_where_they_lie(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path, kind: str
 ) -> None:
     pages = []
@@ -164,30 +164,71 @@ WIDE = {  # accesses that the mask lets through, a round (tests/programs/wide.c)
     "whole": 8 + 8,
     "compress": 5,
     "byte_compress": 14,
+    "word_compress": 5,
     "expand": 5,
+    "byte_expand": 14,
+    "byte_sums": 14,
+    "word_sums": 5,
+    "dot_products": 5,
+    "scalars": 2,
     "broadcast": 1,
+    "groups": 2 + 4,
+    "beyond": 0,
+    "permute": 0,
     "narrow": 5,
     "gather": 5,
     "scatter": 5,
+    "repeated": 5,
     # Bytes of x87, SSE, AVX, mask registers, upper halves of ZMM0-15, ZMM16-31 (Intel SDM 1, 13.4-13.5).
     "save": (160 + 256 + 256 + 64 + 512 + 1024) // 8,
+    "save_used": (64 + 1024) // 8,  # with the header
+    "restore_used": (64 + 1024) // 8,
 }
+NEWER = {  # as above (tests/programs/newer.c)
+    # Elements that the mask lets through, of vectors, of one for all, of scalars, and of those of 4 bytes.
+    "halves": 5 + 1 + 1 + 1 + 5 + 5 + 5,
+    "tiles": 3 * 8 * 32 // 8,
+}
+
+
+def added_by_rounds(program: Path, folder: Path, kind: str) -> tuple[float, str]:
+    """Return the accesses of a round, beside those with nothing in the masks, and what was printed.
+
+    The processes also differ by how long their arguments are.
+    """
+    accesses, printed = [], []
+    for nothing in ((), ("nothing",)):
+        output = folder / "printed"
+        with output.open("w") as file:
+            command = [str(program), kind, "100", *nothing]
+            request = TraceRequest(
+                command, str(folder / "a.trace"), accesses=0, engine="dynamorio", stdout=file.fileno()
+            )
+            result = trace_program(request)
+        if result.exit_status == 77:
+            pytest.skip("the processor lacks these instructions")
+        assert result.exit_status == 0
+        accesses.append(result.accesses)
+        printed.append(output.read_text())
+    return (accesses[0] - accesses[1]) / 100, printed[0]
 
 
 @needs_engine
 @pytest.mark.parametrize("kind", WIDE)
 def test_accesses_of_avx512(built: Callable[..., Path], tmp_path: Path, kind: str) -> None:
-    accesses = []
-    for nothing in ((), ("nothing",)):
-        command = [str(built("wide")), kind, "100", *nothing]
-        request = TraceRequest(command, str(tmp_path / "wide.trace"), accesses=0, engine="dynamorio")
-        result = trace_program(request)
-        if result.exit_status == 77:
-            pytest.skip("the processor lacks a part of AVX-512")
-        assert result.exit_status == 0
-        accesses.append(result.accesses)
-    # Beside the rounds, the processes differ by how long their arguments are.
-    assert accesses[0] - accesses[1] == pytest.approx(100 * WIDE[kind], abs=80)
+    added, _ = added_by_rounds(built("wide"), tmp_path, kind)
+    assert added == pytest.approx(WIDE[kind], abs=0.8)
+
+
+@needs_engine
+@pytest.mark.parametrize("kind", NEWER)
+def test_instructions_that_dynamorio_does_not_know(
+    built: Callable[..., Path], tmp_path: Path, kind: str
+) -> None:
+    added, printed = added_by_rounds(built("newer"), tmp_path, kind)
+    alone = subprocess.run([built("newer"), kind, "100"], capture_output=True, text=True, check=True)
+    assert printed == alone.stdout
+    assert added == pytest.approx(NEWER[kind], abs=0.8)
 
 
 def content(trace: Path) -> tuple[list[tuple[bytes, bytes]], bytes]:

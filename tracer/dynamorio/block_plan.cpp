@@ -6,6 +6,10 @@
 #include <utility>
 
 #include "tracer/doorbell.hpp"
+#include "tracer/dynamorio/irregular.hpp"
+#include "tracer/dynamorio/masked_elements.hpp"
+#include "tracer/dynamorio/operands.hpp"
+#include "tracer/dynamorio/processor_state.hpp"
 
 namespace pagelens {
 
@@ -15,9 +19,6 @@ constexpr std::size_t general_registers = DR_REG_R15 - DR_REG_RAX + 1;
 
 bool is_general(reg_id_t reg) { return reg >= DR_REG_RAX && reg <= DR_REG_R15; }
 std::size_t index_of(reg_id_t reg) { return reg - DR_REG_RAX; }
-
-// k0 stands where an instruction has no mask.
-bool hides_elements(reg_id_t reg) { return reg > DR_REG_K0 && reg <= DR_REG_STOP_OPMASK; }
 
 bool is_stream_store(int opcode) {
     switch (opcode) {
@@ -31,6 +32,8 @@ bool is_stream_store(int opcode) {
         case OP_vmovntps:
         case OP_vmovntpd:
         case OP_vmovntdq:
+        case OP_movdiri:
+        case OP_movdir64b:
             return true;
         default:
             return false;
@@ -159,6 +162,8 @@ class Planner {
         // The size 0 is that of an operand whose size depends on the processor's state.
         unsigned bytes = opnd_size_in_bytes(opnd_get_size(operand));
         if (bytes == 0) return;
+        // DynamoRIO has no name for the size of this operand, which is half of the shortest vector.
+        if (instr_get_opcode(instruction) == OP_vmovddup && bytes == 16) bytes = 8;
         for (std::int64_t offset = 0; bytes > 0;) {
             const unsigned part = std::min(bytes, 64u);
             RecordedAccess made = access(instruction, operand, kind);
@@ -441,14 +446,10 @@ bool is_irregular(instr_t* instruction) {
             break;
     }
     if (!has_memory_operand(instruction)) return false;
-    for (int i = 0; i < instr_num_srcs(instruction); ++i) {
-        const opnd_t operand = instr_get_src(instruction, i);
-        if (opnd_is_reg(operand) && hides_elements(opnd_get_reg(operand))) {
-            // A store of a mask register (kmov) has it as its value.
-            return instr_num_srcs(instruction) > 1;
-        }
-    }
-    return false;
+    if (is_bit_of_string(instruction) || moves_tile(instruction)) return true;
+    // A store of a mask register (kmov) has it as its value.
+    return mask_register(instruction) && instr_num_srcs(instruction) > 1 &&
+           mask_hides_elements(instruction);
 }
 
 std::vector<BlockPart> plan_block(instrlist_t* instructions, const PlanOptions& options) {

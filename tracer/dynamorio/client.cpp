@@ -221,6 +221,7 @@ void on_irregular(app_pc pc, std::uint64_t number) {
     if (decode(context, pc, &instruction) != nullptr) {
         const bool string = is_string_operation(&instruction);
         irregular_accesses(&instruction, registers, [&](const IrregularAccess& access) {
+            if (access.stream) return recording->stream_store(access.address, place);
             string ? recording->string_element(access.address, access.store, access.bytes,
                                                place.as_string())
                    : recording->access(access.address, access.store, access.bytes, place);

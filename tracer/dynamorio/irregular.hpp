@@ -13,14 +13,18 @@ struct IrregularAccess {
     std::uint64_t address;
     bool store;
     unsigned bytes;
+    bool stream = false;  // a store past the caches
 };
+using Emit = std::function<void(const IrregularAccess&)>;
 
 // Whether the accesses are elements of one string operation.
 bool is_string_operation(instr_t* instruction);
 
+// Whether a register says which bit of a string in memory is meant.
+bool is_bit_of_string(instr_t* instruction);
+
 // Calls `emit` for each access that the instruction is about to make with these registers, in
 // order. `registers` needs all parts of the context.
-void irregular_accesses(instr_t* instruction, const dr_mcontext_t& registers,
-                        const std::function<void(const IrregularAccess&)>& emit);
+void irregular_accesses(instr_t* instruction, const dr_mcontext_t& registers, const Emit& emit);
 
 }  // namespace pagelens

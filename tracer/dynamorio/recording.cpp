@@ -224,10 +224,13 @@ void ThreadRecording::trace(const RecordedBlock& block, const std::uint64_t* val
 void ThreadRecording::other_access(const RecordedAccess& access, const std::uint64_t* values) {
     if (access.kind != RecordedAccess::Kind::stream_store) return string_operation(access, values);
     const std::uint64_t address = RecordedBlock::address(access, values);
-    for (unsigned piece = 0; piece < access.bytes; piece += 8) {
-        vcpu_.strip.advance(1);
-        tracer_.stream_store(vcpu_, address + piece, access.place.later());
-    }
+    for (unsigned piece = 0; piece < access.bytes; piece += 8)
+        stream_store(address + piece, access.place);
+}
+
+void ThreadRecording::stream_store(std::uint64_t address, AccessPlace place) {
+    vcpu_.strip.advance(1);
+    tracer_.stream_store(vcpu_, address, place.later());
 }
 
 // The words are the operation's count, where it reads, and where it writes.

@@ -62,6 +62,7 @@ class ThreadRecording : public DrainMemory {
 
     // An access that no block recorded, of the instruction at `place`.
     void access(std::uint64_t address, bool store, unsigned bytes, AccessPlace place);
+    void stream_store(std::uint64_t address, AccessPlace place);
     void string_element(std::uint64_t address, bool store, unsigned bytes, AccessPlace place);
 
     [[nodiscard]] unsigned index() const { return index_; }
