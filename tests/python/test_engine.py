@@ -402,12 +402,12 @@ def test_what_a_killed_program_did_is_kept(
 
 
 @needs_engine
-@pytest.mark.parametrize("after_first", [(), ("another",)])
+@pytest.mark.parametrize("which", [(), ("another",), ("young",), ("many",)])
 def test_the_last_threads_exit_is_the_programs(
-    pagelens: Run, built: Callable[..., Path], tmp_path: Path, after_first: tuple[str, ...]
+    pagelens: Run, built: Callable[..., Path], tmp_path: Path, which: tuple[str, ...]
 ) -> None:
     """The writer's thread is one of the process, too. Without care one run in six ends with 0."""
-    done = pagelens("trace", "-o", "a.trace", "--engine", "dynamorio", "--", built("last_exit"), *after_first)
+    done = pagelens("trace", "-o", "a.trace", "--engine", "dynamorio", "--", built("last_exit"), *which)
     assert done.returncode == 7
     assert open_trace(tmp_path / "a.trace").trace.summary.exit_status == 7
 

@@ -7,7 +7,6 @@
 #include <drutil.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tracer/doorbell.hpp"
@@ -49,8 +49,9 @@ std::atomic<int> exit_status{0};  // as the program gave it to exit_group, or th
 
 // The writer's thread begins once the program runs: before, DynamoRIO has no other threads.
 std::atomic<bool> wants_writer{true};
-std::atomic<bool> first_has_ended{false};  // the first thread, which is listed until the last ends
-std::atomic<void*> forking{nullptr};       // the thread that holds the writer while it forks
+std::atomic<int> alive{1};            // the program's threads that have not ended
+std::atomic<int> young{1};            // those of them that DynamoRIO has not seen yet
+std::atomic<void*> forking{nullptr};  // the thread that holds the writer while it forks
 
 std::mutex threads_mutex;                  // of what follows
 std::vector<ThreadRecording*> recordings;  // by the tracer's index; null: free
@@ -139,20 +140,25 @@ void start_writer() {
         tracer->start_writer(start_thread);
 }
 
+std::uint64_t clone_flags(const SystemCall& call) {
+    std::uint64_t flags = call.argument[0];
+    if (call.number == nr::clone3) {
+        const auto* const at = reinterpret_cast<const void*>(flags);
+        flags = CLONE_VM;
+        std::size_t size = 0;
+        dr_safe_read(at, sizeof flags, &flags, &size);
+    }
+    return flags;
+}
+
 bool forks(const SystemCall& call) {
-    const std::uint64_t first = call.argument[0];
     switch (call.number) {
         case nr::fork:
         case nr::vfork:
             return true;
         case nr::clone:
-            return (first & CLONE_VM) == 0;
-        case nr::clone3: {
-            std::uint64_t flags = CLONE_VM;
-            std::size_t size = 0;
-            dr_safe_read(reinterpret_cast<const void*>(first), sizeof flags, &flags, &size);
-            return (flags & CLONE_VM) == 0;
-        }
+        case nr::clone3:
+            return (clone_flags(call) & CLONE_VM) == 0;
         default:
             return false;
     }
@@ -267,7 +273,10 @@ void on_thread_begin(void* context) {
     // The client's libc has a copy of what the program's libc knows of the thread. If the program
     // has cancelled it already, the client's next wait would unwind it.
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
-    if (is_of_process()) return begin_recording(context);
+    if (is_of_process()) {
+        --young;
+        return begin_recording(context);
+    }
     static std::uint64_t nowhere[ThreadRecording::guard + 64 + ThreadRecording::block_limit];
     std::uint64_t* const begin = nowhere + ThreadRecording::guard;
     slots_of_this_thread() = {begin, begin + 64, 0};
@@ -325,15 +334,17 @@ void on_exec(void* context, const SystemCall& call) {
     report(options.status, "exec " + request.path);
 }
 
+bool begins_thread(const SystemCall& call) {
+    return (call.number == nr::clone || call.number == nr::clone3) &&
+           (clone_flags(call) & CLONE_THREAD) != 0;
+}
+
 // A process that no exit_group ends has the status of the thread that ends last, as of Linux 5.17.
-// The writer's thread would be that thread.
-void end_with_last_thread(void* context) {
-    struct stat tasks{};  // has a link for each thread, beside two of its own (proc(5))
-    const nlink_t own = (wants_writer ? 2 : 3) + (first_has_ended ? 1 : 0);
-    if (::stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink == own + 1)
-        dr_syscall_set_sysnum(context, nr::exit_group);
-    else if (dr_get_thread_id(context) == static_cast<thread_id_t>(process))
-        first_has_ended = true;
+// The writer's thread would be that thread. DynamoRIO would take a thread for the last one if it
+// has not seen others.
+void end_thread(void* context) {
+    while (young > 0) dr_sleep(1);
+    if (alive.fetch_sub(1) == 1) dr_syscall_set_sysnum(context, nr::exit_group);
 }
 
 bool on_system_call(void* context, int number) {
@@ -341,13 +352,18 @@ bool on_system_call(void* context, int number) {
     for (int i = 0; i < 6; ++i) call.argument[i] = dr_syscall_get_param(context, i);
     if (number == nr::exit_group || number == nr::exit)
         exit_status = static_cast<int>(call.argument[0] & 0xff);
-    if (number == nr::exit && is_of_process()) end_with_last_thread(context);
+    if (number == nr::exit && is_of_process()) end_thread(context);
     ThreadRecording* recording = recording_of(context);
     if (recording != nullptr) recording->drain();
     // This is as with QEMU: after an execve in a child of vfork, the parent would wait for ever.
     if (number == SYS_vfork) dr_syscall_set_sysnum(context, SYS_fork);
     if (number == nr::execve || number == nr::execveat) on_exec(context, call);
     if (recording == nullptr) return true;
+    recording->begins_thread = begins_thread(call);
+    if (recording->begins_thread) {
+        ++alive;
+        ++young;
+    }
     tracer->system_call(Tracer::vcpu(recording->index()), call);
     if (forks(call) && tracer->hold_writer()) forking = context;
     return true;
@@ -363,12 +379,18 @@ void on_system_call_return(void* context, int) {
     if (!dr_syscall_get_result_ex(context, &result)) return;
     Vcpu& vcpu = Tracer::vcpu(recording->index());
     const auto value = static_cast<std::int64_t>(result.value);
+    if (std::exchange(recording->begins_thread, false) && value < 0) {
+        --alive;
+        --young;
+    }
     if (vcpu.thread != nullptr) last_line->written(vcpu.thread->call, value, 0);
     tracer->system_call_returned(vcpu, value);
 }
 
 void on_fork(void* context) {
     forking = nullptr;  // the writer's thread is not here
+    alive = 1;
+    young = 0;
     tracer->forked();
     process = static_cast<process_id_t>(::syscall(SYS_getpid));
     ThreadRecording* const own = recording_of(context);

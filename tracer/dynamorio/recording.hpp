@@ -68,6 +68,8 @@ class ThreadRecording : public DrainMemory {
     [[nodiscard]] unsigned index() const { return index_; }
     [[nodiscard]] ThreadSlots& slots() { return slots_; }
 
+    bool begins_thread = false;  // by the system call under way
+
     // The accesses that --skip still has to skip, over all threads.
     static inline std::atomic<std::int64_t> to_skip{0};
 
