@@ -2,10 +2,11 @@
 
 
 def complete_machine(incomplete: str) -> list[str]:
-    """Names of machines."""
+    """Names of machines, the last one of a list with commas."""
     from pagelens.machine import list_machines
 
-    return [name for name in list_machines() if name.startswith(incomplete)]
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in list_machines() if name.startswith(last)]
 
 
 def complete_policies(incomplete: str) -> list[str]:

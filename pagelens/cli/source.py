@@ -129,7 +129,7 @@ def trace_or_open(
         raise UsageError(
             f"program {str(path)!a}: its path is no text in UTF-8; copy it to one that is"
         ) from None
-    name = _name_of(path)
+    name = name_of(path)
     with claim_directory(output or OUTPUT / name) as directory:
         if rank is not None:
             job = _job(request, directory, name, rank, machine, quiet)
@@ -139,7 +139,7 @@ def trace_or_open(
         yield _fill(program, machine, ranks, full_size, directory)
 
 
-def _name_of(program: Path) -> str:
+def name_of(program: Path) -> str:
     """Return the name of a program, which may have bytes that no line of text can hold."""
     return "".join(character if character.isprintable() else "_" for character in program.name)
 
@@ -170,7 +170,7 @@ def check_cores(rank: LaunchedRank, machine: Machine) -> None:
 
 def trace_for_job(request: TraceRequest, output: Path | None, rank: LaunchedRank) -> None:
     """Trace the program of a rank that does not report, where the one that does will look for it."""
-    name = _name_of(Path(request.command[0]))
+    name = name_of(Path(request.command[0]))
     with begin_trace(output or OUTPUT / name, name, rank) as path:
         request = replace(request, output=str(path))
         result = trace_program(request)

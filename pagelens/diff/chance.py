@@ -72,7 +72,7 @@ def change(
     enough = x.size >= FEWEST_PAIRS if paired else min(x.size, y.size) >= FEWEST
     if x.size == y.size and bool((x == y).all()):  # equal whatever chance does, as a model's times are
         value = float(np.quantile(x, quantile))
-        return Change(value, value, 1.0, 1.0 - error, 1.0 + error, 1.0)
+        return Change(value, value, 1.0, 1 / (1 + error), 1 + error, 1.0)
     rng = np.random.default_rng(_SEED)
     picks_a = rng.integers(0, x.size, (BOOTSTRAP_RESAMPLES, x.size))
     picks_b = picks_a if paired else rng.integers(0, y.size, (BOOTSTRAP_RESAMPLES, y.size))
@@ -85,14 +85,23 @@ def change(
         before,
         after,
         ratio,
-        ratio - float(np.hypot(ratio - low, error * ratio)),
-        ratio + float(np.hypot(high - ratio, error * ratio)),
+        ratio / _wider(ratio, low, error),
+        ratio * _wider(high, ratio, error),
         None
         if not enough
         else _rank_test(x, y, paired)
         if quantile == 0.5
         else _permuted(x, y, quantile, paired),
     )
+
+
+def _wider(above: float, below: float, error: float) -> float:
+    """Return the factor from `below` to `above` with the error on top: errors of ratios add as logarithms.
+
+    So an interval of a ratio does not reach zero, however large the error is.
+    """
+    apart = np.log(above / below) if min(above, below) > 0 else 0.0
+    return float(np.exp(np.hypot(apart, np.log1p(error))))
 
 
 def _rank_test(x: Floats, y: Floats, paired: bool) -> float:

@@ -17,6 +17,7 @@ from .remedies import choose_policies as choose_policies
 from .remedy_words import has_effect as has_effect
 from .timed import time_beside as time_beside
 from .words import (
+    other_instructions as other_instructions,
     RESOURCES_IN_WORDS as RESOURCES_IN_WORDS,
     job_in_words as job_in_words,
     large_page_note as large_page_note,

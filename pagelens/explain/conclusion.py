@@ -32,6 +32,7 @@ from pagelens.explain.words import (
     bound_in_words,
     few_nodes_note,
     is_one,
+    other_instructions,
     overlap_note,
     percent,
     simulated_nodes,
@@ -78,7 +79,7 @@ def conclude(
     binding, binding_costs = bound_in_words(program.job, remedies)
     first, second = (binding, []) if binding_costs else ([], binding)
     first += [*far_off(timed, program.share_seen, assumed), *_coverage(program), *warned]
-    second += _other_instructions(program, machine)
+    second += other_instructions(program, machine)
     cause = next((a for a in attributions if a.policy == baseline and a.nodes == "mean"), None)
     most = _largest_effect(base, distributions, remedies)
     if _too_short(base, most, program):
@@ -156,16 +157,6 @@ def _short_in_words(base: Distribution, most: float) -> str:
         f"process takes the kernel about {format_time(_START_S)}, which is not modelled. Explain a longer "
         "run."
     )
-
-
-def _other_instructions(program: ProgramRecord, machine: MachineRecord) -> list[str]:
-    """Say if the trace has instructions that the machine does not execute."""
-    if program.instruction_set in (None, machine.instruction_set):
-        return []
-    return [
-        f"The trace is of {program.instruction_set}, and {machine.name} executes {machine.instruction_set}: "
-        "it is assumed to run the same instructions, equally wide."
-    ]
 
 
 def _no_effect(where: str, most: float, remedies: Sequence[RemedyGain], nodes: int = 0) -> str:

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 
 from pagelens.accesses.job import RESIDENT
 from pagelens.address.units import HUGE_PAGE_BYTES
-from pagelens.explain.model import Distribution, JobRecord, NumaRecord, ProgramRecord, RemedyGain
+from pagelens.explain.model import (
+    Distribution,
+    JobRecord,
+    MachineRecord,
+    NumaRecord,
+    ProgramRecord,
+    RemedyGain,
+)
 from pagelens.explain.verdict import MATTERS
 from pagelens.statistics import CONFIDENCE
 from pagelens.units import format_binary_size, format_count, format_share, format_size
@@ -105,6 +112,16 @@ def bound_in_words(job: JobRecord | None, remedies: Sequence[RemedyGain]) -> tup
         return job.binding, costs
     cost = f"Under `close`, the job {as_long(1 / close.gain_median)} spread over all nodes (modelled)."
     return [*job.binding, cost], costs or close.gain_median < 1 / MATTERS
+
+
+def other_instructions(program: ProgramRecord, machine: MachineRecord) -> list[str]:
+    """Say if the trace has instructions that the machine does not execute."""
+    if program.instruction_set in (None, machine.instruction_set):
+        return []
+    return [
+        f"The trace is of {program.instruction_set}, and {machine.name} executes {machine.instruction_set}: "
+        "it is assumed to run the same instructions, equally wide."
+    ]
 
 
 def waits_in_words(job: JobRecord | None) -> list[str]:

@@ -1,6 +1,6 @@
 """Machines: files with units and sources, and the model that turns counts into time."""
 
-from pagelens.machine.chosen import choose_machine, measured_file
+from pagelens.machine.chosen import HERE, choose_machine, measured_file
 from pagelens.machine.core_times import CoreTimes
 from pagelens.machine.cores import Cores
 from pagelens.machine.drawing import list_lines, machine_lines
@@ -39,6 +39,7 @@ from pagelens.values.quantities import Sourced
 
 __all__ = [
     "FAULT_COUNTS",
+    "HERE",
     "JOINED_PIECE",
     "LARGE_AFTER_WORK",
     "READ_FAULT_COUNTS",

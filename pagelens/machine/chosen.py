@@ -13,6 +13,7 @@ from pagelens.machine.schema import Machine
 if TYPE_CHECKING:
     from pagelens.host.system import System
 
+HERE = "this-machine"  # as its file calls the detected machine
 _FILE = "machine.toml"  # of a detected machine, beside the results
 
 
@@ -33,11 +34,11 @@ class Chosen:
 
 
 def choose_machine(name: str | None, system: "System | None" = None) -> Chosen:
-    """Return the named machine, or that of `system` if no name is given.
+    """Return the named machine, or that of `system` if no name is given, or HERE.
 
     Raises UsageError for an unknown name.
     """
-    if name is not None:
+    if name not in (None, HERE):
         return Chosen(load_machine(name))
     from pagelens.host.system import System  # what a named machine does not need
     from pagelens.machine.detect import detect_whole

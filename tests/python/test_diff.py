@@ -90,6 +90,14 @@ def test_pairs_show_what_the_spread_of_nodes_hides() -> None:
     assert sure([change(a.tolist(), b.tolist())]) == [False]
 
 
+def test_an_error_as_large_as_the_ratio_leaves_it_above_zero() -> None:
+    found = change([1.0, 1.1, 1.2], [2.0, 2.1, 2.2], error=1.5)
+    assert 0 < found.low < 1 < found.ratio < found.high
+    assert found.ratio / found.low >= 2.5
+    exact = change([1.0, 1.1, 1.2], [2.0, 2.1, 2.2])
+    assert (exact.low, exact.high) == pytest.approx((2.0 / 1.2, 2.2))
+
+
 def test_what_was_sampled_of_the_run_widens_the_interval(data: dict[str, Any]) -> None:
     after = slower(data, 1.05)
     assert compared(data, after).table("times").row("aged").worse

@@ -315,6 +315,32 @@ def test_an_unknown_machine_names_the_nearest(explain: Run) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_several_machines_are_answered_in_one_table(explain: Run, in_process: Run, tmp_path: Path) -> None:
+    faster = MACHINE.replace('name = "small"', 'name = "faster"').replace('"9 GB/s"', '"18 GB/s"')
+    (tmp_path / "faster.toml").write_text(faster)
+    done = in_process("explain", "--machine", "small.toml,faster.toml", *DECLARED)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = " ".join(done.stdout.split("\n\n")[0].split())
+    ratio = re.match(
+        r"On faster, a median node takes (0\.\d\d)x as long as on small \(95% interval 0\.", said
+    )
+    assert ratio is not None
+    rows = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line}
+    assert rows["small"][1] == rows["faster"][1] == "1"
+    assert f"{ratio[1]}x" in rows["faster"]
+    results = tmp_path / "pagelens-out" / "stream-triad-48MiB"
+    for name in ("small", "faster"):
+        assert json.loads((results / name / "explanation.json").read_text())["machine"]["name"] == name
+    one = in_process("explain", "--machine", "faster.toml", *DECLARED).stdout
+    hint = "pagelens explain --workload stream-triad --size 48MiB --machine faster.toml,NAME"
+    assert hint in " ".join(one.split("\n\n")[0].split())
+    for words, why in (
+        (("--machine", "small.toml,small.toml"), "give different names"),
+        (("--machine", "small.toml,faster.toml", "--json"), "--json: is for one machine"),
+    ):
+        assert why in in_process("explain", *words, *DECLARED).stderr
+
+
 def test_an_unreadable_trace_is_one_line_and_status_1(explain: Run, tmp_path: Path) -> None:
     (tmp_path / "app.trace").write_bytes(b"not a trace")
     for name in ("app.trace", "missing.trace"):

@@ -12,14 +12,16 @@ from pagelens.accesses import DEFAULT_BUDGET, STDERR, TraceRequest, is_trace, lo
 from pagelens.api import (
     MOST_NODES,
     WHOLE_RUN,
+    Ensemble,
     choose_phase,
+    diff,
     explain,
     job_cost,
     simulate,
     try_assumed,
     write_nodes_plan,
 )
-from pagelens.cli.completion import complete_policies
+from pagelens.cli.completion import complete_machine, complete_policies
 from pagelens.cli.options import (
     RARE,
     Accesses,
@@ -28,7 +30,6 @@ from pagelens.cli.options import (
     FromFunction,
     History,
     Json,
-    MachineName,
     Output,
     Quiet,
     Ranks,
@@ -40,8 +41,10 @@ from pagelens.cli.options import (
     Targets,
     WorkloadName,
 )
-from pagelens.cli.source import check_cores, choose_source, refused_once, trace_for_job
+from pagelens.cli.several_machines import explain_on, how_elsewhere, machine_names
+from pagelens.cli.source import Source, check_cores, choose_source, refused_once, trace_for_job
 from pagelens.cli.text.explain import render_terminal
+from pagelens.cli.text.several_machines import render_machines
 from pagelens.cli.text.tables import wrap
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain import choose_policies, own_files_in_words, time_beside, write_outputs
@@ -62,11 +65,23 @@ EXAMPLES = """Examples:
 
   pagelens explain app.*.trace --machine skx-6140-2s
 
+  pagelens explain app.trace --machine this-machine,skx-8160
+
   pagelens explain app.trace --history "boot; age(jobs=30); io(20GB, buffered); drop_caches; run"
 
   pagelens explain app.trace --json > app.json
 """
 
+Machines = Annotated[
+    str | None,
+    Option(
+        "--machine",
+        metavar="A,B,...",
+        help="Names that `pagelens machines` lists, or .toml files; by default this computer.",
+        autocompletion=complete_machine,
+        show_default=False,
+    ),
+]
 PolicyNames = Annotated[
     str | None,
     Option(
@@ -161,7 +176,7 @@ def explain_command(
     target: Targets = None,
     workload: WorkloadName = None,
     size: Size = None,
-    machine: MachineName = None,
+    machine: Machines = None,
     ways: Ways = None,
     ranks: Ranks = None,
     full_size: FullSize = None,
@@ -207,6 +222,48 @@ def explain_command(
         stdout=STDERR if json else None,
         engine=engine,
     )
+    names = machine_names(
+        machine,
+        {
+            "--apply": apply,
+            "--timed": timed,
+            "--json": json,
+            "--ways": ways,
+            "--full-size": full_size,
+            "--sensitivity": sensitivity,
+            "--job-nodes": job_nodes,
+            "--files": files,
+            "mpirun": rank,
+        },
+    )
+    if names:
+        chosen = choose_policies(policy_names) if policy_names is not None else None
+
+        def run(source: Source) -> Ensemble:
+            return simulate(
+                source.program,
+                source.scaled,
+                chosen.values() if chosen is not None else None,
+                nodes,
+                history=parse_history(history, "--history"),
+                seed=seed,
+                output=source.directory,
+                phase=phase,
+                progress=not quiet,
+                precision=parse_share(precision, "--precision") if precision is not None else None,
+            )
+
+        again = printable(shlex.join(["pagelens", *sys.argv[1:]]))
+        done = list(explain_on(names, request, workload, size, ranks, output, quiet, again, run))
+        if not quiet:
+            each = [of.explanation for of in done]
+            print(
+                render_machines(
+                    each, [diff(each[0], other) for other in each[1:]], [of.directory for of in done]
+                ),
+                end="",
+            )
+        return
     with refused_once(rank):
         taken = choose_machine(machine)
         taken.machine.require_linux_pages("explain")
@@ -294,7 +351,8 @@ def explain_command(
     if json:
         print(explanation.model_dump_json(indent=1))
     elif not quiet:
-        print(render_terminal(explanation, sensitivity))
+        elsewhere = how_elsewhere(source.program, workload, size, machine)
+        print(render_terminal(explanation, sensitivity, elsewhere))
         for sentence in own_files:
             print("\n".join(wrap(sentence)))
         if planned is not None:

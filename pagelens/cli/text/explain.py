@@ -28,13 +28,14 @@ _TOP = 6
 _WIDE = 78  # columns from which all figures have room; below it, the less important ones are left out
 
 
-def render_terminal(explanation: Explanation, sensitivity: bool = False) -> str:
+def render_terminal(explanation: Explanation, sensitivity: bool = False, elsewhere: str = "") -> str:
     """Return the explanation as plain text. No line is wider than a terminal of 50 columns or more.
 
-    With `sensitivity` a table has every assumed value, and the gains at the ends of its range.
+    With `sensitivity` a table has every assumed value, and the gains at the ends of its range. `elsewhere`
+    says how to explain the program on another machine.
     """
     sections = [
-        _conclusion(explanation),
+        _conclusion(explanation, elsewhere),
         _distributions(explanation),
         _attribution(explanation),
         _resources(explanation),
@@ -49,8 +50,9 @@ def render_terminal(explanation: Explanation, sensitivity: bool = False) -> str:
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
 
 
-def _conclusion(e: Explanation) -> Iterator[str]:
+def _conclusion(e: Explanation, elsewhere: str) -> Iterator[str]:
     yield from textwrap.wrap(" ".join(e.conclusion.sentences), terminal_width())
+    yield from textwrap.wrap(elsewhere, terminal_width(), break_on_hyphens=False)
 
 
 def _distributions(e: Explanation) -> Iterator[str]:

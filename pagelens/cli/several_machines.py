@@ -1,0 +1,85 @@
+"""Explains one program on several machines, which `explain --machine A,B` names."""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from pagelens.accesses import TraceRequest, TraceWorkload, Workload
+from pagelens.api import Ensemble, explain
+from pagelens.cli.source import OUTPUT, Source, choose_source, name_of
+from pagelens.errors import UsageError
+from pagelens.explain import Explanation, write_outputs
+from pagelens.machine import HERE, choose_machine
+from pagelens.spelling import printable
+
+
+class OnMachine(NamedTuple):
+    """The explanation on one machine, and the folder that holds it."""
+
+    explanation: Explanation
+    directory: Path
+
+
+def machine_names(text: str | None, others: Mapping[str, object]) -> list[str]:
+    """Return the names of a list with commas; none if there is no comma.
+
+    Raises UsageError if a name is empty or stands there twice, or if one of `others` is given, which are
+    options of one machine.
+    """
+    if text is None or "," not in text:
+        return []
+    names = text.split(",")
+    for option, value in others.items():
+        if value:
+            raise UsageError(f"{option}: is for one machine, and --machine names {len(names)}; leave it out")
+    if len(set(names)) < len(names) or "" in names:
+        raise UsageError(f"--machine {text}: give different names with commas between, as {HERE},NAME")
+    return names
+
+
+def explain_on(
+    names: Sequence[str],
+    request: TraceRequest,
+    workload: str | None,
+    size: str | None,
+    ranks: int | None,
+    output: Path | None,
+    quiet: bool,
+    command: str,
+    run: Callable[[Source], Ensemble],
+) -> Iterator[OnMachine]:
+    """Yield the explanation on each machine. A program is traced once, on the way to the first.
+
+    `run` simulates, and `command` is the command that reproduces it.
+    """
+    machines = [choose_machine(name).machine for name in names]  # which refuses before the program runs
+    for machine in machines:
+        machine.require_linux_pages("explain")
+    if len({machine.name for machine in machines}) < len(machines):
+        raise UsageError(f"--machine: {', '.join(names)} have one name; give each file its own `name`")
+    if output is None:
+        target = Path(request.command[0]) if request.command else Path()
+        declared = f"{workload}-{''.join((size or '').split())}"
+        output = OUTPUT / (declared if workload else name_of(target).removesuffix(".trace"))
+    for machine in machines:
+        folder = output / machine.name
+        with choose_source("explain", request, workload, size, machine, ranks, None, folder, quiet) as source:
+            ensemble = run(source)
+            explanation = explain(ensemble, command)
+            write_outputs(explanation, ensemble, source.directory)
+            if isinstance(source.program, TraceWorkload):
+                request = replace(request, command=[str(source.program.path)])
+            yield OnMachine(explanation, source.directory)
+
+
+def how_elsewhere(program: Workload, workload: str | None, size: str | None, machine: str | None) -> str:
+    """Say which command explains the same program on this machine and on another one."""
+    if workload is not None:
+        what = f"--workload {workload} --size {shlex.quote(size or '')}"
+    elif isinstance(program, TraceWorkload):
+        what = printable(shlex.quote(str(program.path)))
+    else:
+        what = "TRACE..."
+    return f"Another machine: pagelens explain {what} --machine {machine or HERE},NAME"
