@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from pagelens.errors import Failure
+from pagelens.errors import Failure, UsageError
 
 LOCK = ".lock"  # holds the number of the process that writes to the directory
 
@@ -17,8 +17,12 @@ def claim_directory(path: Path) -> Iterator[Path]:
     """Create the output directory and hold its lock. Of two runs into it at once, the second one fails.
 
     The lock goes with the process, however that ends; a directory made here in which nothing was written goes
-    too. Raises Failure.
+    too. Raises Failure, and UsageError for a name that Polars cannot write to, because it is no text.
     """
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"--output {os.fspath(path)!a}: is no text in UTF-8; name another folder") from None
     made: list[Path] = []
     lock = None
     while lock is None:

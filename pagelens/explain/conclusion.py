@@ -142,12 +142,13 @@ def conclude(
 
 
 def _too_short(base: Distribution, most: float, program: ProgramRecord) -> bool:
-    """Return whether a whole run is so short that what placement changes is less than a start takes.
+    """Return whether a whole run is shorter than a start, or so short that placement changes less than one.
 
     `most` is the largest factor on its time.
     """
     whole = program.source == "trace" and program.phase is None and (program.share_seen or 0) >= COVERED
-    return whole and base.median_s < _SHORT_S and (most - 1) * base.median_s < _START_S
+    changes = most > MATTERS and base.median_s < _SHORT_S and (most - 1) * base.median_s < _START_S
+    return whole and (base.median_s < _START_S or changes)
 
 
 def _short_in_words(base: Distribution, most: float) -> str:

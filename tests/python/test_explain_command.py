@@ -349,6 +349,12 @@ def test_an_unreadable_trace_is_one_line_and_status_1(explain: Run, tmp_path: Pa
         assert name in done.stderr
 
 
+def test_an_output_whose_name_is_no_text_is_one_line_and_status_2(explain: Run) -> None:
+    done = explain(*DECLARED, "--output", "out\udcff")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--output 'out\\udcff': is no text in UTF-8; name another folder" in done.stderr
+
+
 def test_an_output_in_the_way_is_one_line_and_status_1(explain: Run, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     done = explain(*DECLARED, "--output", "taken")

@@ -51,9 +51,9 @@ def test_a_trace_of_other_instructions_than_the_machines_is_said_once(explanatio
         assert sum("AArch64" in text for text in said) == warned
 
 
-def lasting(factor: float) -> Ensemble:
+def lasting(factor: float, placement_matters: bool = True) -> Ensemble:
     """Return the ensemble of a traced program, whose times are so many times those of the declared one."""
-    ensemble = synthetic.ensemble(nodes=8)
+    ensemble = synthetic.ensemble(nodes=8, placement_matters=placement_matters)
     workload = ensemble.workload
     workload.source, workload.share_seen = "trace", 1.0
     shorter = ensemble.tables.placements.with_columns(pl.col("^.*time_s$") * factor)
@@ -69,5 +69,8 @@ def test_a_run_that_is_shorter_than_its_start_is_said_to_be_too_short() -> None:
         f"This run is too short for page placement to matter: it takes {format_time(150e-6)}, and placement "
     )
     assert not any("remedy" in text for text in rest)
+    assert "too short" in explain(lasting(150e-6 / whole, placement_matters=False)).conclusion.sentences[0]
+    same = explain(lasting(5e-3 / whole, placement_matters=False)).conclusion
+    assert same.sentences[0].startswith("Page placement does not matter")  # also if it lasted longer
     # Of 5 ms, placement changes more than a start takes: the run is short, and its nodes differ.
     assert explain(lasting(5e-3 / whole)).conclusion.placement_matters
