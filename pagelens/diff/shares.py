@@ -7,6 +7,7 @@ import numpy as np
 from pagelens.diff.model import Row, Table
 from pagelens.diff.rows import counted_row, same_objects
 from pagelens.diff.saved import SavedAttribution, SavedExplanation
+from pagelens.explain.verdict import MATTERS
 from pagelens.replay.mechanisms import MECHANISMS
 from pagelens.units import format_share
 
@@ -71,17 +72,18 @@ def shares_in_words(a: SavedExplanation, b: SavedExplanation, baseline: str) -> 
         f"Under '{baseline}', slow nodes (95th percentile) take {spreads[0]:.2f}x as long as the median node "
         f"in A, and {spreads[1]:.2f}x in B."
     )
-    most = [_largest_loss(of, baseline) for of in (a, b)]
-    if all(most):
-        yield f"Most of its time is lost to {most[0]} in A, and to {most[1]} in B."
+    yield f"{_largest_loss(a, baseline, 'A')} {_largest_loss(b, baseline, 'B')}".strip()
 
 
-def _largest_loss(of: SavedExplanation, policy: str) -> str:
+def _largest_loss(of: SavedExplanation, policy: str, name: str) -> str:
     found = mean_of(of, policy)
     if found is None or not found.parts or found.time_s <= 0:
         return ""
     part = max(found.parts, key=lambda part: part.seconds)
-    return f"{mechanism_word(part.mechanism)} ({format_share(max(part.seconds, 0) / found.time_s)})"
+    share = part.seconds / found.time_s
+    if share <= MATTERS - 1:
+        return f"{name} loses less than 2% of its time to any mechanism."
+    return f"{name} loses most to {mechanism_word(part.mechanism)}: {format_share(share)} of its time."
 
 
 def _mechanism_rows(a: SavedExplanation, b: SavedExplanation, policy: str) -> Iterator[Row]:

@@ -186,6 +186,14 @@ def test_of_two_programs_only_shares_are_compared(data: dict[str, Any]) -> None:
         record["name"] = f"other.{record['name']}"
     found = compared(data, other)
     assert found.sentences[0].startswith("A and B are of different programs (two-arrays, other), so their ")
+    assert found.sentences[-1] == (
+        "A loses most to conflicts in the memory-side cache: 29% of its time. B loses most to conflicts in "
+        "the memory-side cache: 64% of its time."
+    )
+    for record in other["attributions"]:
+        for part in record["parts"]:
+            part["seconds"] = 0.01 * record["time_s"]
+    assert compared(data, other).sentences[-1].endswith(" B loses less than 2% of its time to any mechanism.")
     assert not found.slower
     assert {table.unit for table in found.tables} == {"x", "share"}
     [compulsory] = [row for row in found.table("mechanisms").rows if row.name == "compulsory misses only"]
