@@ -50,7 +50,7 @@ HierarchyOf<plain>::HierarchyOf(const HierarchyModel& model)
                         hierarchy::seeds_of(model, 4, 1).front(), tiles, private_lines);
         lines_end_ = std::min(lines_end_, hierarchy::end_of_lines(*its));
     } else if (its || tiles > 1) {
-        filter_.emplace(private_lines);
+        filter_.emplace(tiles, private_lines);
     }
     lines_end_ = std::min(lines_end_, MemoryAccess::end_of_lines);
     asked_for_.fill(lines_end_);

@@ -39,8 +39,7 @@ class SnoopFilter {
         : set_bits_(static_cast<unsigned>(std::countr_zero(sets))),
           set_mask_(sets - 1),
           wide_(caches > 32),
-          shape_{std::size_t{slices} * sets, ways, replacement, seed},
-          table_(0) {
+          shape_{std::size_t{slices} * sets, ways, replacement, seed} {
         const bool few_held = shape_.sets * ways >= sparse * lines &&
                               caches <= HeldLines::most_holders && slices <= HeldLines::most_slices;
         if (few_held && replacement == replacement_by<Lru>) {
@@ -49,8 +48,14 @@ class SnoopFilter {
             make_rows();
         }
     }
-    // Unlimited: for the `lines` that all private caches hold together.
-    explicit SnoopFilter(std::size_t lines) : unlimited_(true), table_(lines + 1) {}
+    // Unlimited: for the `lines` that so many private `caches` hold together.
+    SnoopFilter(std::uint32_t caches, std::size_t lines) : unlimited_(true) {
+        if (caches <= PackedCell::bits) {
+            packed_.emplace(lines + 1);
+        } else {
+            table_.emplace(lines + 1);
+        }
+    }
 
     // Private cache `holder` gets a line, or writes to it: its entry, a new one if need be, which
     // may evict another. The holders before.
@@ -86,7 +91,7 @@ class SnoopFilter {
     }
 
     [[gnu::always_inline]] void prefetch(std::uint64_t line, std::uint32_t slice) const {
-        if (unlimited_) return table_.prefetch(line);
+        if (unlimited_) return packed_ ? packed_->prefetch(line) : table_->prefetch(line);
         if (few_) return few_->prefetch(line);
         rows_->prefetch(row_of(line, slice));
     }
@@ -97,7 +102,7 @@ class SnoopFilter {
     struct Place {
         typename Rows::Row row;
         std::uint32_t way = Rows::none;
-        Holders* in_table = nullptr;
+        std::uint64_t* in_table = nullptr;
         explicit operator bool() const { return way != Rows::none || in_table != nullptr; }
     };
     struct Shape {
@@ -118,13 +123,14 @@ class SnoopFilter {
         return rows_->row(set_of(line, slice));
     }
     [[nodiscard]] Holders holders_at(const Place& place) const {
-        if (place.in_table != nullptr) return *place.in_table;
+        if (place.in_table != nullptr)
+            return *place.in_table & (packed_ ? PackedCell::mask : ~0ull);
         return wide_ ? rows_->template beside<std::uint64_t>(place.row, place.way)
                      : rows_->template beside<std::uint32_t>(place.row, place.way);
     }
     void hold(const Place& place, Holders holders) {
         if (place.in_table != nullptr) {
-            *place.in_table = holders;
+            *place.in_table ^= holders_at(place) ^ holders;
         } else if (wide_) {
             rows_->template beside<std::uint64_t>(place.row, place.way) = holders;
         } else {
@@ -154,7 +160,7 @@ class SnoopFilter {
         }
     }
     Place entry(std::uint64_t line, std::uint32_t slice, Evicted& evicted) {
-        if (unlimited_) return {{}, Rows::none, &table_.at(line)};
+        if (unlimited_) return {{}, Rows::none, packed_ ? &packed_->at(line) : &table_->at(line)};
         Place place = find(line, slice);
         if (place) {
             rows_->use(place.row, place.way, false);
@@ -166,13 +172,13 @@ class SnoopFilter {
         return place;
     }
     [[nodiscard]] Place find(std::uint64_t line, std::uint32_t slice) {
-        if (unlimited_) return {{}, Rows::none, table_.find(line)};
+        if (unlimited_) return {{}, Rows::none, packed_ ? packed_->find(line) : table_->find(line)};
         const auto row = row_of(line, slice);
         return {row, rows_->find(row, tag_of(line))};
     }
     void remove(std::uint64_t line, const Place& place) {
         if (unlimited_) {
-            table_.remove(line);
+            packed_ ? packed_->remove(line) : table_->remove(line);
         } else {
             rows_->remove(place.row, place.way);
         }
@@ -185,7 +191,9 @@ class SnoopFilter {
     std::optional<HeldLines> few_;  // then there are no rows
     std::optional<Rows> rows_;
     bool unlimited_ = false;
-    LineTable table_;  // of an unlimited one: the holders of each line
+    // One of these, of an unlimited one: the holders of each line.
+    std::optional<LineTableOf<PackedCell>> packed_;
+    std::optional<LineTable> table_;
 };
 
 }  // namespace pagelens

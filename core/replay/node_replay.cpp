@@ -20,8 +20,9 @@ namespace {
 // begins each time when the lines before are all there, so many; and so few that they stay in the
 // host's caches.
 constexpr std::uint64_t batch_lines = 1u << 15;
-// Lines that only warm the caches up do not go to DRAM. So many at a time meet each set often.
-constexpr std::uint64_t warm_up_lines = 1u << 19;
+// Lines that only warm the caches up do not go to DRAM. So many at a time, which are all that a
+// stretch recalls, meet each set often, also where a node has a hundred cores.
+constexpr std::uint64_t warm_up_lines = 1u << 21;
 // In a sampled phase, DRAM clears the first `first_large` large pages and then one in
 // `large_distance`. It clears at most `most_large_frames` frames of each, and at most
 // `most_frames_of_ranks` of those that all ranks were given for one first touch.

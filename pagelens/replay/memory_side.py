@@ -27,9 +27,10 @@ _L2_COUNTS = {
 }  # fmt: skip
 SAMPLED_SLOTS = 64  # one slot in this many is simulated ...
 _LINES = 2  # ... and this many of its 64 lines: the lines of a page share its fate
-_LINES_BEFORE_L3 = 1  # fewer, because an L3 takes longer
-# L2s and L3 are simulated for all pages of 2^-n of the colours.
-_HALVINGS, _HALVINGS_BEFORE_L3 = 1, 2
+_HALVINGS = 1  # L2s and L3 are simulated for all pages of 2^-n of the colours
+# Less is simulated where caches before the memory-side one take most of the time: an L3, or L2s that all ops
+# go through. (What L2s do to declared loops mostly follows from the loops.)
+_LINES_OF_LESS, _HALVINGS_OF_LESS = 1, 2
 FEWEST_SAMPLED = 1024  # slots, and pages of the job, as far as there are as many
 MOST_COLOUR_BITS = 4
 MAP_BINS = 8192  # of the map of slots (64 x 128)
@@ -112,14 +113,14 @@ def _colours(machine: Machine) -> int:
     return max(1, min(sets) * LINE_BYTES // FRAME_BYTES)
 
 
-def sampled_lines(machine: Machine) -> int:
-    """Return how many lines of a page are simulated."""
-    return _LINES if machine.l3 is None else _LINES_BEFORE_L3
+def sampled_pages(machine: Machine, declared: bool) -> tuple[int, int]:
+    """Return how many lines of a page are simulated, and how often the simulated colours are halved.
 
-
-def halvings_of_colours(machine: Machine) -> int:
-    """Return how often the simulated colours are halved, if there are enough of them."""
-    return _HALVINGS if machine.l3 is None else _HALVINGS_BEFORE_L3
+    They are the same for all policies, also for those under which no L2 is left to simulate.
+    """
+    if declared and machine.l3 is None:
+        return _LINES, _HALVINGS
+    return _LINES_OF_LESS, _HALVINGS_OF_LESS
 
 
 def sampled_slots(machine: Machine, job_pages: int) -> int:
@@ -145,18 +146,20 @@ def replay(
     sampled: int | None = None,
     without: Collection[str] = (),
     past_caches: bool = False,
+    declared: bool = True,
     among: int = ALL_SETS,
     rows: _core.RowModel | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> _core.Counters:
     """Return the counts of `ranks` copies of a program, scaled to the whole node.
 
-    Raises _core.Cancelled if it was cancelled.
+    Fewer lines are simulated of a program that is not of `declared` loops. Raises _core.Cancelled if it was
+    cancelled.
     """
     modulus = sampled or sampled_slots(machine, machine.frames)
     colour_bits = min(MOST_COLOUR_BITS, _colours(machine).bit_length() - 1, modulus.bit_length() - 1)
-    lines = sampled_lines(machine)
-    halvings = min(colour_bits, halvings_of_colours(machine))
+    lines, halvings = sampled_pages(machine, declared)
+    halvings = min(halvings, max(1, colour_bits - 1), colour_bits)  # one colour alone would mislead
     sampled_share = lines * LINE_BYTES / FRAME_BYTES / 2**halvings
     below = (
         _memory_side_alone(machine)

@@ -43,7 +43,7 @@ from pagelens.replay.memory_side import (
     by_phase,
     mechanisms_of_caches,
     replay,
-    sampled_lines,
+    sampled_pages,
     sampled_slots,
 )
 from pagelens.replay.ordered_lines import InOrder, rows_are_timed
@@ -106,7 +106,8 @@ class MemorySideEngine:
         self._arithmetic = () if only_differences else mechanisms(machine)
         self.mechanisms = (*self._of_caches, *self._arithmetic)
         self.attribution_replays = bool(self._of_caches)
-        self.sampling = Sampling(self._sampled, sampled_lines(machine))
+        self._declared = workload.source == "declared"
+        self.sampling = Sampling(self._sampled, sampled_pages(machine, self._declared)[0])
 
     def past_l1(self) -> Counts:
         """Return the columns of `lines_past_l1`, or none if no width between caches is stated.
@@ -220,6 +221,7 @@ class _Placed:
             sampled=engine._sampled,
             without=without,
             past_caches=engine._past_caches,
+            declared=engine._declared,
             rows=engine._rows.model(self._placement, self._program, self._cancel) if rows else None,
             cancel=self._cancel,
         )

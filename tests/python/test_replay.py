@@ -126,7 +126,7 @@ def test_behind_an_l3_the_sampled_replay_asks_memory_for_what_the_whole_one_does
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Copies that are twice an L2, and together somewhat less than all L2s and L3."""
-    monkeypatch.setattr("pagelens.replay.memory_side._LINES_BEFORE_L3", 16)  # of few lines a sample
+    monkeypatch.setattr("pagelens.replay.memory_side._LINES_OF_LESS", 16)  # of few lines a sample
     machine = load_machine(CACHE_BEHIND_L3)
     assert mechanisms_of_caches(machine) == ("L2 conflicts", "L3 conflicts", "snoop filter")
     workload, state = declared("stream-triad", 4_200_000, 1), age_node(machine, 1, 0)
@@ -205,6 +205,22 @@ def test_a_replay_can_be_cancelled_from_another_thread() -> None:
     cancel.set()
     thread.join()
     assert outcome == [_core.Cancelled]
+
+
+@pytest.mark.parametrize("policy", ["random", "2m"])
+def test_a_smaller_sample_of_each_page_counts_the_same(policy: str) -> None:
+    """Programs that were traced get the smaller one. This job fills a quarter of the memory-side cache."""
+    workload, state, chosen = declared("cg", 4 * 10**9 // 68, 1), age_node(KNL, 1, 2), policies[policy]
+    program = workload.compile(KNL, chosen.page_bits)
+    found = []
+    for is_declared in (True, False):
+        counters = replay(
+            program, KNL, chosen.place(KNL, state), chosen.page_bits,
+            ranks=68, seed=1, node=2, declared=is_declared,
+        )  # fmt: skip
+        found.append({name: float(of.sum()) for name, of in by_phase(counters).items()})
+    for name in ("l2_misses", "msc_reads", "msc_writes", "msc_misses", "ddr_writes"):
+        assert found[1][name] == pytest.approx(found[0][name], rel=0.02), name
 
 
 def test_of_small_jobs_and_small_caches_more_slots_are_simulated() -> None:
