@@ -89,14 +89,15 @@ void register_frames(nb::module_& m) {
             [](NumaPlacing* placing, std::vector<std::uint32_t> cpus,
                std::vector<std::uint8_t> node_of_cpu, std::vector<std::uint32_t> end_of_node,
                std::vector<NumaPolicy> policies, std::vector<std::uint8_t> of_page,
-               std::vector<std::uint16_t> touched_by) {
+               std::vector<std::uint16_t> touched_by, std::uint64_t slow_nodes) {
                 new (placing)
                     NumaPlacing{std::move(cpus),     std::move(node_of_cpu), std::move(end_of_node),
-                                std::move(policies), std::move(of_page),     std::move(touched_by)};
+                                std::move(policies), std::move(of_page),     std::move(touched_by),
+                                slow_nodes};
             },
             nb::kw_only(), "cpus"_a, "node_of_cpu"_a, "end_of_node"_a, "policies"_a,
             "of_page"_a = std::vector<std::uint8_t>(),
-            "touched_by"_a = std::vector<std::uint16_t>());
+            "touched_by"_a = std::vector<std::uint16_t>(), "slow_nodes"_a = 0);
 
     nb::class_<NodeState>(m, "NodeState",
                           "A node between boot and the job; copying it is a snapshot.")

@@ -17,6 +17,7 @@
 #include "bindings/register.hpp"
 #include "core/replay/compulsory.hpp"
 #include "core/replay/first_touch.hpp"
+#include "core/replay/memory_tiers.hpp"
 #include "core/replay/moving_threads.hpp"
 #include "core/replay/node_replay.hpp"
 #include "core/replay/numa_balancing.hpp"
@@ -177,11 +178,13 @@ void register_node_replay(nb::module_& m) {
         .def_prop_ro(
             "balancing",
             [](const NodeCounters& c) {
-                return table_of(c.phases, 2, [](const NodePhase& p) {
-                    return std::array{p.hint_faults, p.pages_moved};
+                return table_of(c.phases, 3, [](const NodePhase& p) {
+                    return std::array{p.hint_faults, p.pages_moved, p.pages_demoted};
                 });
             },
-            "uint64[phase, 2]: hinting faults of NUMA balancing, and pages that it moved.")
+            "uint64[phase, 3]: hinting faults of NUMA balancing, pages that it moved, and pages "
+            "that "
+            "it demoted.")
         .def_ro("huge_pages", &NodeCounters::huge_pages)
         .def_ro("small_fallbacks", &NodeCounters::small_fallbacks)
         .def_ro("sf_evictions", &NodeCounters::sf_evictions,
@@ -214,6 +217,18 @@ void register_node_replay(nb::module_& m) {
         },
         "program"_a, "node_of_thread"_a, "line_s"_a,
         "The program under NUMA balancing. line_s[phase]: seconds in which it moves one line.");
+    m.def(
+        "with_memory_tiers",
+        [](std::shared_ptr<const Program> program, std::shared_ptr<const Placement> placement,
+           Placing numa, std::uint32_t ranks, std::vector<double> line_s) {
+            return with_memory_tiers(
+                std::move(program), std::move(placement),
+                {.numa = std::move(numa), .ranks = ranks, .line_s = std::move(line_s)});
+        },
+        "program"_a, "placement"_a, "numa"_a, "ranks"_a, "line_s"_a,
+        "The program where Linux promotes and demotes pages between tiers of memory. "
+        "line_s[phase]: "
+        "seconds in which it moves one line.");
     m.def(
         "with_moving_threads",
         [](std::shared_ptr<const Program> program, std::vector<std::uint8_t> node_of_thread,

@@ -46,6 +46,12 @@ class FrameSource {
     }
     // Gives back what alloc(request) gave.
     virtual void free(const Request& request, Frame frame) = 0;
+    // Makes room on a NUMA node for pages that Linux promotes, by pages of the page cache that go
+    // to nodes of the bit mask `slow` (NodeState::make_room()). Returns how many frames are
+    // missing.
+    virtual std::uint32_t make_room(unsigned /*numa*/, std::uint64_t /*slow*/) { return 0; }
+    // Returns how many frames the node has to spare for such pages.
+    [[nodiscard]] virtual std::uint32_t spare_frames(unsigned /*numa*/) const { return 0; }
     // Makes single frames random from now on, if the placement adapts.
     virtual void shuffle() {}
 };

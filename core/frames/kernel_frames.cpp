@@ -73,6 +73,14 @@ class KernelFrames : public FrameSource {
         node_.free(cpu_of(request), frame, request.order);
     }
 
+    std::uint32_t make_room(unsigned numa, std::uint64_t slow) override {
+        return node_.make_room(numa, slow);
+    }
+    [[nodiscard]] std::uint32_t spare_frames(unsigned numa) const override {
+        const std::int64_t above = node_.memory().above_promotion(numa);
+        return static_cast<std::uint32_t>(std::max<std::int64_t>(above, 0));
+    }
+
   private:
     [[nodiscard]] unsigned cpu_of(const Request& request) const {
         const unsigned cpus = node_.memory().cpus();

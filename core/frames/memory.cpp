@@ -328,6 +328,19 @@ bool Memory::below_high(std::uint64_t numas) const {
     });
 }
 
+// WMARK_PROMO lies as far above the high watermark as that lies above the low one.
+std::int64_t Memory::above_promotion(unsigned numa) const {
+    std::int64_t most = -std::int64_t{frames()};
+    for (const Zone& zone : zones_) {
+        const ZoneSpec& spec = zone.spec();
+        if (spec.numa != numa) continue;
+        const std::int64_t mark = 2 * std::int64_t{spec.high} - spec.low +
+                                  (spec.kind < ZoneKind::normal ? spec.protection : 0);
+        most = std::max(most, std::int64_t{zone.free_frames()} - mark);
+    }
+    return most;
+}
+
 std::uint32_t Memory::free_frames() const {
     std::uint32_t frames = 0;
     for (const Zone& zone : zones_) frames += zone.free_frames();

@@ -73,6 +73,10 @@ class Memory {
     // Returns whether every zone of these NUMA nodes is below its high watermark. Reclaim goes on
     // until one is not.
     [[nodiscard]] bool below_high(std::uint64_t numas) const;
+    // Returns how many free frames a zone of this NUMA node has above the watermark of promotion,
+    // up to which kswapd frees memory if pages are promoted; that of the zone with most, or below
+    // 0.
+    [[nodiscard]] std::int64_t above_promotion(unsigned numa) const;
     [[nodiscard]] const KernelRules& kernel() const { return layout_.kernel; }
 
     [[nodiscard]] std::uint32_t frames() const { return layout_.frames; }

@@ -48,6 +48,15 @@ void NodeState::reclaim(std::uint64_t numas) {
     }
 }
 
+std::uint32_t NodeState::make_room(unsigned numa, std::uint64_t slow) {
+    std::int64_t above = memory_.above_promotion(numa);
+    while (above < 0 && page_cache_.demote(memory_, system_cpu, reclaim_cluster, numa, slow) > 0) {
+        memory_.drain(system_cpu);
+        above = memory_.above_promotion(numa);
+    }
+    return static_cast<std::uint32_t>(std::max<std::int64_t>(-above, 0));
+}
+
 bool NodeState::cache_page(unsigned cpu) {
     const auto page = alloc({cpu, small_order});
     if (!page) return false;

@@ -69,6 +69,10 @@ class NodeState {
     // compacted once there are no more. The page got last is handed out first.
     std::uint32_t fill_huge_pool(unsigned numa, std::uint32_t pages);
     std::vector<Frame>& huge_pool() { return huge_pool_; }
+    // Does as kswapd for a NUMA node that pages are promoted to: its oldest pages of the page cache
+    // go to the nodes of the bit mask `slow`, or are dropped where these are full, until the node
+    // is above the watermark of promotion. Returns how many frames are then missing.
+    std::uint32_t make_room(unsigned numa, std::uint64_t slow);
     // The two functions of memory hotplug are explained in isolation.hpp.
     bool take_offline(Frame begin, Frame end);
     void bring_online(Frame begin, Frame end);

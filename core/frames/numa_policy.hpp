@@ -41,6 +41,8 @@ struct NumaPlacing {
     // [page of the program] the thread that touches it first in place of the one that does, or
     // as_it_is; empty: all are as they are.
     std::vector<std::uint16_t> touched_by;
+    // Bit n: node n belongs to a lower tier of memory than the nodes with cores.
+    std::uint64_t slow_nodes = 0;
     static constexpr std::uint16_t as_it_is = 0xffff;
 
     // Returns the thread that touches a page first under this policy, if in the program this

@@ -34,6 +34,31 @@ std::size_t PageCache::reclaim(Memory& memory, unsigned cpu, std::size_t count,
     return freed;
 }
 
+std::size_t PageCache::demote(Memory& memory, unsigned cpu, std::size_t count, unsigned numa,
+                              std::uint64_t to) {
+    searched_.resize(memory.numas());
+    std::size_t place = searched_[numa], left = 0;
+    const std::size_t end = pages_.size();  // those that come to the nodes `to` lie behind
+    for (; left < count && place < end; ++place) {
+        const Frame page = pages_[place];
+        if (page == gone || memory.zone_of(memory.map().unit_of(page)).spec().numa != numa)
+            continue;
+        const auto given =
+            to == 0
+                ? MaybeFrame()
+                : memory.alloc({.cpu = cpu, .numas = to, .home = static_cast<std::uint8_t>(numa)},
+                               Memory::Mark::low);
+        if (given) pages_.push_back(*given);
+        memory.free(cpu, std::exchange(pages_[place], gone), small_order);
+        ++left;
+    }
+    searched_[numa] = place;
+    gone_ += left;
+    if (gone_ > pages_.size() / 2) close_gaps();
+    free_slabs(memory, cpu);
+    return left;
+}
+
 void PageCache::close_gaps() {
     std::erase(pages_, gone);
     gone_ = 0;

@@ -26,6 +26,11 @@ class PageCache {
     // Frees the oldest `count` pages of the NUMA nodes in the bit mask. Returns how many there
     // were.
     std::size_t reclaim(Memory& memory, unsigned cpu, std::size_t count, std::uint64_t numas);
+    // Moves the oldest `count` pages of a NUMA node to the nearest of the nodes in the bit mask
+    // `to` that has frames to spare, where they are the youngest, and frees them if none has.
+    // Returns how many there were.
+    std::size_t demote(Memory& memory, unsigned cpu, std::size_t count, unsigned numa,
+                       std::uint64_t to);
     // Frees the oldest pages of one zone, until it is above its high watermark.
     void reclaim(Memory& memory, unsigned cpu, const Zone& zone);
     // Frees all but `kept` pages, chosen at random and in random order, and slabs in proportion.

@@ -37,8 +37,9 @@ struct NodePhase {
     // memory on node `to`, asked for by cores of `from`, while stretches were counted, without
     // cleared ones; [from * nodes + to] lines that the kernel cleared in the whole phase.
     std::vector<std::uint64_t> numa_lines, numa_cleared;
-    // What NUMA balancing did in the whole phase: faults, and pages that moved to another node.
-    std::uint64_t hint_faults = 0, pages_moved = 0;
+    // What NUMA balancing did in the whole phase: faults, pages that moved to another node, and
+    // pages that left a node to make room for these.
+    std::uint64_t hint_faults = 0, pages_moved = 0, pages_demoted = 0;
 };
 
 struct NodeCounters {

@@ -106,6 +106,7 @@ class NodeMemory {
             phase.numa_cleared = of_all.numa_cleared;
             phase.hint_faults = of_all.hint_faults;
             phase.pages_moved = of_all.pages_moved;
+            phase.pages_demoted = of_all.pages_demoted;
             phase.cleared_large = of_all.cleared_large;
             phase.simulated_large = of_all.simulated_large;
             for (std::size_t i = 0; i < of_all.stretches.size(); ++i) {

@@ -9,6 +9,7 @@
 
 #include "core/replay/cache_groups.hpp"
 #include "core/replay/host_memory.hpp"
+#include "core/replay/memory_tiers.hpp"
 #include "core/replay/node_twin.hpp"
 #include "core/replay/rank_pages.hpp"
 #include "core/replay/replay.hpp"
@@ -290,17 +291,29 @@ class NodeReplay {
     }
 
     [[nodiscard]] const NumaPlacing* placing() const { return options_.numa ? &numa_ : nullptr; }
-    // NUMA balancing met an access. What copying the page moves is not counted.
+    // NUMA balancing met an access, or demotes a page. What copying the page moves is not counted.
     void balance(const Op& op) {
         if (!pages_.writable(op.page)) return;
-        phase().hint_faults += options_.ranks;
-        if (op.lines == 0) return;
-        const std::uint64_t moved = pages_.move(op.page, op.thread, [&](auto from, auto to) {
+        const auto follow = [&](auto from, auto to) {
             hand_out(to);
             owners_.set(host_.frame(to), owners_[host_.frame(from)]);
-        });
+        };
+        const bool is_slow = op.lines == HintFault::is_cold || op.lines == HintFault::is_hot;
+        if (op.lines < HintFault::demoted)
+            phase().hint_faults += is_slow ? pages_.on_slow(op.page) : options_.ranks;
+        std::uint64_t moved = 0;
+        if (op.lines == HintFault::moves) {
+            moved = pages_.move(op.page, op.thread, follow);
+            phase().pages_moved += moved;
+        } else if (op.lines == HintFault::is_hot) {
+            moved = pages_.promote(op.page, op.thread, follow, [](auto, auto) {});
+            phase().pages_moved += moved;
+        } else if (op.lines >= HintFault::demoted) {
+            moved = pages_.demote(op.page, static_cast<unsigned>(op.lines - HintFault::demoted),
+                                  follow);
+            phase().pages_demoted += moved;
+        }
         if (moved == 0) return;
-        phase().pages_moved += moved;
         for (Tlb& tlb : tlbs_) tlb.invalidate(program_.pages()[op.page], 1);
     }
 

@@ -69,6 +69,34 @@ class RankPages {
     template <class Moved>
     std::uint64_t move(std::uint32_t page, unsigned thread, Moved&& moved);
 
+    // Does the same for pages on nodes of a lower tier, as Linux promotes them. A node that has no
+    // frame to spare makes room for later pages: by its page cache, and if that is not enough,
+    // missing(node, frames) says how many frames of others it takes.
+    template <class Moved, class Missing>
+    std::uint64_t promote(std::uint32_t page, unsigned thread, Moved&& moved, Missing&& missing);
+    // Moves small pages of a node, in every rank where the page lies there, to the nearest node
+    // of a lower tier that has a frame to spare. Preconditions and result are those of move().
+    template <class Moved>
+    std::uint64_t demote(std::uint32_t page, unsigned node, Moved&& moved);
+    // The ranks whose own small page lies on a node, or on a node of a lower tier. Precondition: it
+    // is writable(), and there are NUMA nodes.
+    [[nodiscard]] std::uint32_t on_node(std::uint32_t page, unsigned node) const {
+        return ranks_on(page, 1ull << node);
+    }
+    [[nodiscard]] std::uint32_t on_slow(std::uint32_t page) const {
+        return ranks_on(page, numa_->slow_nodes);
+    }
+    // Returns the node of the thread in the first rank whose page is slow, or in the first rank.
+    [[nodiscard]] unsigned node_of_thread(std::uint32_t page, unsigned thread) const {
+        std::uint32_t rank = 0;
+        while (rank + 1 < ranks_ && !is_small_on(page, rank, numa_->slow_nodes)) ++rank;
+        return numa_->node_of_cpu[numa_->cpus[rank * threads_ + thread]];
+    }
+    // FrameSource::spare_frames()
+    [[nodiscard]] std::uint32_t spare_frames(unsigned node) const {
+        return source_->spare_frames(node);
+    }
+
     [[nodiscard]] bool mapped(std::uint32_t page) const { return states_[page] > leaving; }
     // Whether some of its frames are listed (for_sampled()).
     [[nodiscard]] bool listed(std::uint32_t page) const { return states_[page] >= first_list; }
@@ -181,6 +209,26 @@ class RankPages {
     // A frame for a rank's page, or 2^order neighbours, by the policy of the page.
     MaybeFrame alloc(std::uint32_t rank, std::uint32_t page, unsigned order, unsigned thread);
     void close_block(std::uint32_t block);
+    [[nodiscard]] bool is_small_on(std::uint32_t page, std::uint32_t rank,
+                                   std::uint64_t nodes) const {
+        return (nodes >> numa_->node_of_frame(frame(page, rank)) & 1) != 0 &&
+               order_of(page, rank) == small_order;
+    }
+    [[nodiscard]] std::uint32_t ranks_on(std::uint32_t page, std::uint64_t nodes) const {
+        std::uint32_t ranks = 0;
+        for (std::uint32_t rank = 0; rank < ranks_; ++rank)
+            ranks += is_small_on(page, rank, nodes) ? 1 : 0;
+        return ranks;
+    }
+    static Request move_to(std::uint64_t nodes, std::uint8_t home, std::uint32_t cpu,
+                           std::uint32_t page, std::uint32_t rank) {
+        return {
+            .cpu = cpu, .numas = nodes, .page = page, .rank = rank, .home = home, .sparing = true};
+    }
+    // Gives a rank's small page another frame if there is one to spare, as
+    // migrate_misplaced_folio() does, which takes nothing from a node that is nearly full.
+    template <class Moved>
+    bool replace(std::uint32_t page, std::uint32_t rank, const Request& request, Moved&& moved);
     // Call it for a page that has just been mapped. A single rank needs no list: its frame says
     // it all.
     void list_sampled(std::uint32_t page) {
@@ -337,29 +385,66 @@ void RankPages::open_block(std::uint32_t block, std::uint32_t page, Cleared&& cl
 }
 
 template <class Moved>
+bool RankPages::replace(std::uint32_t page, std::uint32_t rank, const Request& request,
+                        Moved&& moved) {
+    give_back();
+    const auto given = source_->alloc(request);
+    if (!given) return false;
+    std::uint32_t& frame = frame_of(page, rank);
+    const std::uint32_t from = std::exchange(frame, given->raw());
+    population_.remove(from);
+    population_.add(frame);
+    source_->free({request.cpu, small_order}, Frame(from));
+    moved(from, frame);
+    return true;
+}
+
+template <class Moved>
 std::uint64_t RankPages::move(std::uint32_t page, unsigned thread, Moved&& moved) {
     if (numa_ == nullptr) return 0;
     std::uint64_t count = 0;
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
         const std::uint32_t cpu = numa_->cpus[rank * threads_ + thread];
         const std::uint8_t node = numa_->node_of_cpu[cpu];
-        std::uint32_t& frame = frame_of(page, rank);
-        if (numa_->node_of_frame(frame) == node || order_of(page, rank) != small_order) continue;
-        give_back();
-        // migrate_misplaced_folio() takes nothing from a node that is nearly full.
-        const auto given = source_->alloc({.cpu = cpu,
-                                           .numas = 1ull << node,
-                                           .page = page,
-                                           .rank = rank,
-                                           .home = node,
-                                           .sparing = true});
-        if (!given) continue;
-        const std::uint32_t from = std::exchange(frame, given->raw());
-        population_.remove(from);
-        population_.add(frame);
-        source_->free({cpu, small_order}, Frame(from));
-        moved(from, frame);
-        ++count;
+        if (!is_small_on(page, rank, ~(1ull << node))) continue;
+        count += replace(page, rank, move_to(1ull << node, node, cpu, page, rank), moved) ? 1 : 0;
+    }
+    if (count != 0) list_sampled(page);
+    return count;
+}
+
+template <class Moved, class Missing>
+std::uint64_t RankPages::promote(std::uint32_t page, unsigned thread, Moved&& moved,
+                                 Missing&& missing) {
+    if (numa_ == nullptr) return 0;
+    std::uint64_t count = 0, full = 0;
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+        const std::uint32_t cpu = numa_->cpus[rank * threads_ + thread];
+        const std::uint8_t node = numa_->node_of_cpu[cpu];
+        if (!is_small_on(page, rank, numa_->slow_nodes)) continue;
+        if (replace(page, rank, move_to(1ull << node, node, cpu, page, rank), moved)) {
+            ++count;
+        } else if ((full >> node & 1) == 0) {
+            full |= 1ull << node;
+            const std::uint32_t frames = source_->make_room(node, numa_->slow_nodes);
+            if (frames > 0) missing(node, frames);
+        }
+    }
+    if (count != 0) list_sampled(page);
+    return count;
+}
+
+template <class Moved>
+std::uint64_t RankPages::demote(std::uint32_t page, unsigned node, Moved&& moved) {
+    if (numa_ == nullptr) return 0;
+    std::uint64_t count = 0;
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+        if (!is_small_on(page, rank, 1ull << node)) continue;
+        const auto home = static_cast<std::uint8_t>(node);
+        count +=
+            replace(page, rank, move_to(numa_->slow_nodes, home, cpu_of(rank), page, rank), moved)
+                ? 1
+                : 0;
     }
     if (count != 0) list_sampled(page);
     return count;

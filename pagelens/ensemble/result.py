@@ -55,6 +55,7 @@ PLACEMENTS = pl.Schema(
         "large_pages_missing": pl.Float64,  # wanted, but there was none: small pages instead
         "hint_faults": pl.Float64,  # of NUMA balancing
         "pages_moved": pl.Float64,  # by NUMA balancing, to another NUMA node
+        "pages_demoted": pl.Float64,  # to make room for these
         **dict.fromkeys(RESOURCES.values(), pl.Float64),
         "time_s": pl.Float64,
         "at_once_time_s": pl.Float64,

@@ -22,6 +22,8 @@ from .words import (
     job_in_words as job_in_words,
     large_page_note as large_page_note,
     stopped_note as stopped_note,
+    moved_pages_note as moved_pages_note,
     overlap_note as overlap_note,
+    slow_tier_note as slow_tier_note,
     unpriced_lines_note as unpriced_lines_note,
 )

@@ -13,7 +13,9 @@ from pagelens.explain.words import (
     RESOURCES_IN_WORDS,
     job_in_words,
     large_page_note,
+    moved_pages_note,
     overlap_note,
+    slow_tier_note,
     stopped_note,
     unpriced_lines_note,
 )
@@ -51,6 +53,8 @@ def render_html(e: Explanation) -> str:
             "ratio": lambda value: f"{value:.2f}",
             "seconds": format_time,
             "size": format_size,
+            "moved_pages_note": moved_pages_note,
+            "slow_tier_note": slow_tier_note,
             "unpriced_lines_note": unpriced_lines_note,
         },
     )

@@ -7,6 +7,7 @@ import polars as pl
 
 from pagelens.ensemble.result import Ensemble
 from pagelens.explain.model import NumaObject, NumaPart, NumaRecord, SharedObject
+from pagelens.replay.node_engine import BALANCING
 
 TOP_OBJECTS = 12
 
@@ -35,7 +36,7 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
     for source, target, *lines in sums.iter_rows():
         for name, count in zip(pairs, lines, strict=True):
             pairs[name][source, target] = count / nodes
-    both = pairs["reads"] + pairs["writes"]
+    both, slow = pairs["reads"] + pairs["writes"], list(topology.slow_nodes)
     served = topology.seconds_of_memories(pairs["reads"].sum(axis=0), pairs["writes"].sum(axis=0))
     parts = [
         NumaPart(name=f"memory of node {node}", busy_s=float(seconds)) for node, seconds in enumerate(served)
@@ -46,15 +47,18 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
     ]
     remote = both.sum() - np.trace(both)
     balancing: dict[str, float] = {}
-    if ensemble.policies[policy].numa.balanced:
+    if ensemble.policies[policy].numa.moves_pages:
         placed = ensemble.tables.placements.filter(pl.col("policy") == policy)
-        if ensemble.phase is not None:
+        tiered = ensemble.policies[policy].numa.tiered
+        if ensemble.phase is not None and not tiered:  # hot pages are promoted once, mostly before a phase
             placed = placed.filter(pl.col("phase") == ensemble.phase)
-        balancing = {name: float(placed[name].sum()) / nodes for name in ("hint_faults", "pages_moved")}
+        columns = BALANCING if tiered else BALANCING[:2]
+        balancing = {name: float(placed[name].sum()) / nodes for name in columns}
     return NumaRecord(
         policy=policy,
         remote_share=float(remote / max(1.0, both.sum())),
-        objects=_objects(rows, float(remote) * nodes),
+        slow_share=float(both[:, slow].sum() / max(1.0, both.sum())) if slow else None,
+        objects=_objects(rows, float(remote) * nodes, slow),
         shared=_shared(rows, nodes),
         taken_at_no_cost=None
         if np.diagonal(topology.line_latency).all()
@@ -64,14 +68,21 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
     )
 
 
-def _objects(rows: pl.DataFrame, remote: float) -> Sequence[NumaObject]:
+def _objects(rows: pl.DataFrame, remote: float, slow: Sequence[int]) -> Sequence[NumaObject]:
     lines = pl.col("reads") + pl.col("writes")
     sums = rows.group_by("object").agg(
-        lines.sum().alias("all"), lines.filter(pl.col("from") != pl.col("to")).sum().alias("remote")
+        lines.sum().alias("all"),
+        lines.filter(pl.col("from") != pl.col("to")).sum().alias("remote"),
+        lines.filter(pl.col("to").is_in(slow)).sum().alias("slow"),
     ).filter(pl.col("remote") > 0).sort(["remote", "object"], descending=[True, False])  # fmt: skip
     return [
-        NumaObject(name=name, remote_share=far / every, share=far / max(1.0, remote))
-        for name, every, far in sums.head(TOP_OBJECTS).iter_rows()
+        NumaObject(
+            name=name,
+            remote_share=far / every,
+            slow_share=in_slow / every if slow else None,
+            share=far / max(1.0, remote),
+        )
+        for name, every, far, in_slow in sums.head(TOP_OBJECTS).iter_rows()
     ]
 
 

@@ -30,11 +30,13 @@ def default_policies(workload: Workload, machine: Machine, ranks: int = 1) -> Ma
     and threads on other nodes use.
     """
     several = machine.topology.nodes > 1
+    tiers = bool(machine.topology.slow_nodes)
     compared = {
         name: policy
         for name, policy in policies.items()
         if policy.compared
         and several >= policy.needs_nodes
+        and tiers >= policy.needs_tiers
         and (machine.page_order == 0 or policy.suits_larger_pages)
     }
     if several:

@@ -29,6 +29,7 @@ RESOURCES_IN_WORDS = {
 }
 
 _WAITS_MUCH = 0.05  # of the job's time
+_MOST_SLOW = 4  # objects that are named for their lines in slow memory
 _ALIKE = 0.1  # ranks whose counts lie nearer to their median are called alike
 
 _RARE = 0.05  # share of the nodes beyond the 95th percentile, which an explanation calls slow
@@ -70,6 +71,38 @@ def unpriced_lines_note(numa: NumaRecord) -> str:
         f"{format_count(numa.taken_at_no_cost)} of these lines are taken between cores of one NUMA node. "
         "They cost nothing in the model, because the machine file does not state how long that takes "
         "(cores.line_latency)."
+    )
+
+
+def slow_tier_note(numa: NumaRecord) -> str:
+    """Say which objects' lines lie in slow memory; empty on machines of one tier."""
+    if numa.slow_share is None:
+        return ""
+    objects = [o for o in numa.objects if o.slow_share]
+    of_each = ", ".join(f"{o.name} {format_share(o.slow_share or 0)}" for o in objects[:_MOST_SLOW])
+    return (
+        f"Slow memory (NUMA nodes of a lower tier) has {format_share(numa.slow_share)} of the lines under "
+        f"'{numa.policy}' (counted){': ' if of_each else ''}{of_each}."
+    )
+
+
+def moved_pages_note(numa: NumaRecord) -> str:
+    """Say how many pages the kernel moves while the program runs; empty if it moves none of itself."""
+    if numa.pages_moved is None:
+        return ""
+    to = "to other NUMA nodes"
+    then = ""
+    if numa.pages_demoted is not None:
+        if not numa.hint_faults:
+            return f"Under '{numa.policy}', no scan of Linux finds a page of slow memory in use (counted)."
+        to = "from slow memory to the NUMA nodes whose cores use them"
+        then = (
+            f" in the whole run, and moves {numa.pages_demoted:,.0f} pages to slow memory. Slow memory then "
+            f"has {format_share(numa.slow_share or 0)} of the lines"
+        )
+    return (
+        f"Under '{numa.policy}', Linux moves {numa.pages_moved:,.0f} pages {to}, after "
+        f"{numa.hint_faults:,.0f} hinting faults{then} (counted)."
     )
 
 

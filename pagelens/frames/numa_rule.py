@@ -26,7 +26,13 @@ class NumaRule:
     threads: Literal["spread", "close", "unbound"] = "spread"
     objects: tuple[str, ...] | None = None
     balanced: bool = False  # by the kernel's NUMA balancing
+    tiered: bool = False  # the kernel promotes and demotes pages between tiers of memory
     longer: int = 1  # the program goes on so many times as long, which what happens by the clock needs
+
+    @property
+    def moves_pages(self) -> bool:
+        """Whether the kernel moves pages while the program runs."""
+        return self.balanced or self.tiered
 
     def policies(self, machine: Machine) -> list[_core.NumaPolicy]:
         """Return the policy of all other pages, then that of the chosen ones."""

@@ -13,6 +13,10 @@ from pagelens.units import format_binary_size, format_rate, format_time
 
 Floats = NDArray[np.float64]
 
+# A tier has a range of 128 of Linux's abstract distance. Memory of nodes with cores is at 576, in the middle
+# of its own, and the next one begins at 640 (include/linux/memory-tiers.h).
+LOWER_TIER = 640 / 576
+
 
 @dataclass(frozen=True)
 class Link:
@@ -72,6 +76,18 @@ class Topology:
         Writes take turns with reads.
         """
         return np.asarray(LINE_BYTES * (reads + self.write_cost * writes) / self.memory_bandwidth)
+
+    @property
+    def slow_nodes(self) -> tuple[int, ...]:
+        """The nodes of a lower tier of memory than those with cores.
+
+        Linux tells tiers by latency over bandwidth, relative to the memory of the nodes with cores
+        (drivers/acpi/numa/hmat.c and mm/memory-tiers.c of 6.12).
+        """
+        own = self.memory_bandwidth
+        fast_s, fast_rate = np.diagonal(self.latency).mean(), own[: self.rows].mean()
+        far = self.latency.min(axis=0) / fast_s * (fast_rate / own)
+        return tuple(node for node in range(self.rows, self.nodes) if far[node] >= LOWER_TIER)
 
     @property
     def node_of_core(self) -> NDArray[np.uint8]:

@@ -73,7 +73,7 @@ KEPT = (
     "l3_hits", "l3_misses", "sf_evictions", "l2_back_invalidations", "stlb_hits", "walks", "walker_loads",
     "row_hits", "row_misses", "row_conflicts",
 )  # fmt: skip
-BALANCING = ("hint_faults", "pages_moved")  # columns of machines with several NUMA nodes
+BALANCING = ("hint_faults", "pages_moved", "pages_demoted")  # columns of machines with several NUMA nodes
 RENAMED = {
     "l2_accesses": "l2_references",
     "l2_misses": "l2_misses",
@@ -208,7 +208,7 @@ class _Placed:
         )
         self._cores = cores_of_threads(self.machine, engine._ranks * program.threads, placement.numa)
         self._rank_load = engine._workload.rank_load
-        by_the_clock = placement.numa.balanced or placement.numa.threads == "unbound"
+        by_the_clock = placement.numa.moves_pages or placement.numa.threads == "unbound"
         if by_the_clock and self._numa is not None:
             self._parts = self._by_the_clock()
         self._is_shared = placement.alike is not None and not by_the_clock
@@ -232,6 +232,11 @@ class _Placed:
         def changed(program: _core.Program) -> _core.Program:
             if rule.balanced:
                 return _core.with_numa_balancing(program, nodes[: program.threads], line_s.tolist())
+            if rule.tiered:
+                assert self._numa is not None
+                return _core.with_memory_tiers(
+                    program, self._placement.frames, self._numa, engine._ranks, line_s.tolist()
+                )
             seed = engine._seed + (self._placement.node << 32)
             return _core.with_moving_threads(program, nodes, line_s.tolist(), STAY_S, seed)
 
@@ -411,7 +416,7 @@ class _Placed:
             without_crowding=NUMA_CROWDING in without,
             taken=None if NUMA_SHARED in without else load.taken,
             busiest_line_s=None if NUMA_SHARED in without else load.busiest_line_s,
-            kernel_s=balancing_seconds(numa, rule)[rows] if rule.balanced else None,
+            kernel_s=balancing_seconds(numa, rule)[rows] if rule.moves_pages else None,
         )
 
     def compulsory(self, counted: NodeCounts) -> Counts:

@@ -72,6 +72,7 @@ def placing(
         policies=rule.policies(machine),
         of_page=of_page.tolist(),
         touched_by=touched_by.tolist(),
+        slow_nodes=sum(1 << node for node in topology.slow_nodes),
     )
 
 
@@ -113,7 +114,7 @@ class NumaLines:
 
     reads: Floats  # [phase, object, from, to]
     writes: Floats
-    balancing: Floats  # [phase, 2] hinting faults of NUMA balancing, and pages that it moved
+    balancing: Floats  # [phase, 3] hinting faults of NUMA balancing, pages that it moved, and demoted
     shared: SharedLines | None = None  # lines that come from other nodes' caches, besides those of memory
 
     def load(
@@ -139,8 +140,8 @@ def balancing_seconds(lines: NumaLines, rule: NumaRule) -> Floats:
 
     In a run that is longer than the traced one, faults and moves are spread over that many times the lines.
     """
-    faults, moves = lines.balancing.T
-    return np.asarray((FAULT_S * faults + MOVE_S * moves) / rule.longer)
+    faults, moved, demoted = lines.balancing.T
+    return np.asarray((FAULT_S * faults + MOVE_S * (moved + demoted)) / rule.longer)
 
 
 def replicated(

@@ -51,6 +51,7 @@ TWO_NODES_A_SOCKET = "clx-8269cy-2s-snc2"
 FOUR_NODES_A_SOCKET = "spr-8468-2s-snc4"
 ONE_NODE_A_SOCKET, NPS4 = "milan-7763-2s", "milan-7763-2s-nps4"  # two settings of a machine
 CXL_NODE = "genoa-9224-2s-cxl"  # one node has memory alone
+TWO_TIERS = "spr-8468-cxl"  # one node with cores, and one of slower memory
 PAGES_OF_64K = "grace-superchip"
 
 # TLBs that are described without a machine.

@@ -14,7 +14,9 @@ from pagelens.explain import (
     job_in_words,
     large_page_note,
     mean_in_words,
+    moved_pages_note,
     overlap_note,
+    slow_tier_note,
     stopped_note,
     unpriced_lines_note,
 )
@@ -235,13 +237,9 @@ def _numa(e: Explanation) -> Iterator[str]:
         )
     if note := overlap_note(e.program):
         yield from _heading(f"  {note}", "  ")
+    yield from textwrap.wrap(slow_tier_note(found), terminal_width(), break_on_hyphens=False)
     for record in e.numa or []:
-        if record.pages_moved is not None:
-            text = (
-                f"Under '{record.policy}', Linux moves {record.pages_moved:,.0f} pages to other NUMA nodes, "
-                f"after {record.hint_faults:,.0f} hinting faults (counted)."
-            )
-            yield from textwrap.wrap(text, terminal_width(), break_on_hyphens=False)
+        yield from textwrap.wrap(moved_pages_note(record), terminal_width(), break_on_hyphens=False)
 
 
 def _remedies(e: Explanation) -> Iterator[str]:

@@ -87,6 +87,9 @@ class NumaObject(Record):
 
     name: str
     remote_share: float = Field(description="the share of the object's lines")
+    slow_share: float | None = Field(
+        default=None, description="the share of the object's lines on NUMA nodes of a lower tier of memory"
+    )
     share: float = Field(description="the share of all such lines")
 
 
@@ -110,6 +113,11 @@ class NumaRecord(Record):
 
     policy: str
     remote_share: float = Field(description="counted: the share of memory's lines that are remote")
+    slow_share: float | None = Field(
+        default=None,
+        description="counted: the share of memory's lines that are on NUMA nodes of a lower tier of memory; "
+        "null on machines without such nodes",
+    )
     objects: list[NumaObject] = Field(description="most remote lines first")
     parts: list[NumaPart] = Field(description="busiest first")
     shared: list[SharedObject] = Field(
@@ -125,4 +133,9 @@ class NumaRecord(Record):
     )
     pages_moved: float | None = Field(
         default=None, description="counted: pages of 4 KiB that NUMA balancing moves; null as hint_faults"
+    )
+    pages_demoted: float | None = Field(
+        default=None,
+        description="counted: pages of 4 KiB that go to slow NUMA nodes to make room for promoted "
+        "ones; null as hint_faults",
     )

@@ -52,6 +52,15 @@ class Balancing(Remedy):
         return ("sysctl kernel.numa_balancing=1",)
 
 
+@dataclass(frozen=True)
+class Tiering(Remedy):
+    """Two settings of the kernel, which take root."""
+
+    def commands(self, job: Job, host: Host) -> tuple[str, ...]:
+        """Return the commands."""
+        return ("echo true > /sys/kernel/mm/numa/demotion_enabled", "sysctl kernel.numa_balancing=2")
+
+
 POLICIES = (
     Policy(
         "touch",
@@ -124,6 +133,27 @@ POLICIES = (
         remedy=Balancing(),
         compared=True,
         needs_nodes=True,
+    ),
+    Policy(
+        "tiered",
+        "first touch, and hot pages promoted from slow NUMA nodes",
+        kernel_rule,
+        numa=NumaRule(tiered=True),
+        costs=Costs(root="kernel.numa_balancing = 2, demotion_enabled"),
+        remedy=Tiering(),
+        needs_nodes=True,
+        needs_tiers=True,
+    ),
+    Policy(
+        "tiered-long",
+        f"first touch, and hot pages promoted in a run {LONGER} times as long",
+        kernel_rule,
+        numa=NumaRule(tiered=True, longer=LONGER),
+        costs=Costs(root="kernel.numa_balancing = 2, demotion_enabled"),
+        remedy=Tiering(),
+        compared=True,
+        needs_nodes=True,
+        needs_tiers=True,
     ),
     Policy(
         "unbound",

@@ -55,6 +55,7 @@ class Policy:
     # The rule for pages and threads on a machine of several NUMA nodes.
     numa: NumaRule = FIRST_TOUCH
     needs_nodes: bool = False  # makes a difference only there
+    needs_tiers: bool = False  # makes a difference only if some of these nodes are of a lower tier of memory
     setting: str = ""  # a setting of the machine, whose file is then NAME-SETTING
 
     def machine(self, machine: Machine) -> Machine:
@@ -67,7 +68,7 @@ class Policy:
     @property
     def suits_larger_pages(self) -> bool:
         """Whether it is modelled for kernels whose pages are larger than 4 KiB."""
-        return self.rule in (kernel_rule, huge_rule) and not self.numa.balanced
+        return self.rule in (kernel_rule, huge_rule) and not self.numa.moves_pages
 
     def places_alike(self, node: Node) -> bool:
         """Say whether a job gets the same frames on all other nodes of which this is true."""
