@@ -33,7 +33,8 @@ An assumed number can have a `range`: the least and the largest that it can well
 machines by name, parts in `machines/family`, `machines/dram`, `machines/tlb` and `machines/io`, or paths
 from this file. Where several state a value, the last of them counts, and the file's own value before all.
 A value is taken over with its source, and an array of tables as a whole. `name` and `title` are never
-taken over. Any of these files can state what is needed. A processor with another cache:
+taken over. A file that states another `bandwidth` keeps the `write_bandwidth` of the file below it, so state
+both. Any of these files can state what is needed. A processor with another cache:
 ```toml
 schema = 1
 base = "skx-8160"
