@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -42,10 +43,15 @@ class ObjectMap {
               const std::vector<CallSiteDefinition>& call_sites) {
         using Kind = ObjectOrigin::Kind;
         origins_ = {{Kind::kernel, 0}, {Kind::heap, 0}, {Kind::stack, 0}, {Kind::mapping, 0}};
+        ObjectIndex of_loader = mapping;
         for (std::size_t i = 0; i < modules.size(); ++i) {
+            if (is_ours(modules[i])) continue;
             const ObjectIndex object = add({Kind::module, i}, mapping);
             paint(regions_, modules[i].start, modules[i].size, object);
+            if (file_name(modules[i]).starts_with("ld-")) of_loader = object;
         }
+        for (const ModuleDefinition& module : modules)
+            if (is_ours(module)) paint(regions_, module.start, module.size, of_loader);
         for (std::size_t i = 0; i < variables.size(); ++i) {
             const ObjectIndex object = add({Kind::variable, i}, mapping);
             paint(regions_, variables[i].start, variables[i].size, object);
@@ -145,6 +151,14 @@ class ObjectMap {
         std::uint32_t painted;  // index into painted_
         ObjectIndex object;     // of all lines of the page that are not painted
     };
+
+    static std::string_view file_name(const ModuleDefinition& module) {
+        return std::string_view(module.path).substr(module.path.rfind('/') + 1);
+    }
+    // Only the loader writes to the library that tracing puts into a program, so it is the loader's.
+    static bool is_ours(const ModuleDefinition& module) {
+        return file_name(module).starts_with("libpagelens_");
+    }
 
     ObjectIndex add(ObjectOrigin origin, ObjectIndex otherwise) {
         if (origins_.size() >= objects_limit) {

@@ -279,7 +279,7 @@ class NodeReplay {
                 count_cleared(first, core_of(rank, touch), std::uint64_t{lines} * frames);
                 if (frames > 1)
                     return large_.push_back({first, frames, core_of(rank, touch), used});
-                if (!simulated || !reaches_machine(used)) return;
+                if (!(simulated ? reaches_machine(used) : options_.caching && used)) return;
                 if (part_ == Part::counted) stretch().cleared += lines;
                 const std::uint32_t frame = host_.frame(first);
                 runs_.push(options_.sets, frame, core_of(rank, touch), AccessKind::stream_store);
@@ -339,35 +339,43 @@ class NodeReplay {
     }
 
     // The pages of many frames that ranks were given for one first touch, side by side. Ranks that
-    // got no large page may have a kernel's page of 64 KiB, which ends before the others.
+    // got no large page may have a kernel's page of 64 KiB, which ends before the others. Where
+    // their clearing is not counted, it drops what caches still have of frames from the job's past.
     void clear_large() {
         const std::uint64_t number = large_pages_[phase_]++;
         const auto of_frame = static_cast<std::uint64_t>(std::popcount(options_.sets));
         for (const LargePage& page : large_) phase().cleared_large += of_frame * page.frames;
         const bool some = number < first_large || number % large_distance == 0;
-        if (all_of_phase() || (some && times_clearing_)) {
-            flush();
-            const Part part = std::exchange(part_, Part::counted);
-            clearing_large_ = true;
-            const std::uint32_t most =
-                all_of_phase() ? ~0u
-                               : std::min(most_large_frames, most_frames_of_ranks / options_.ranks);
-            const std::uint32_t longest = std::ranges::max(large_, {}, &LargePage::frames).frames;
-            for (std::uint32_t i = 0; i < std::min(longest, most); ++i) {
-                for (const LargePage& page : large_) {
-                    if (i >= page.frames) continue;
-                    phase().simulated_large += of_frame;
-                    if (reaches_machine(page.used))
-                        runs_.push(options_.sets, host_.frame(page.first + i), page.core,
-                                   AccessKind::stream_store);
-                }
-                if (runs_.lines() >= batch_lines) flush();
-            }
-            flush();
-            clearing_large_ = false;
-            part_ = part;
-        }
+        std::uint32_t counted = 0;
+        if (all_of_phase())
+            counted = ~0u;
+        else if (some && times_clearing_)
+            counted = std::min(most_large_frames, most_frames_of_ranks / options_.ranks);
+        flush();
+        const Part part = std::exchange(part_, Part::counted);
+        clearing_large_ = true;
+        clear_frames(0, counted);
+        clearing_large_ = false;
+        part_ = Part::warm_up;
+        clear_frames(counted, ~0u);
+        part_ = part;
         large_.clear();
+    }
+
+    void clear_frames(std::uint32_t from, std::uint32_t end) {
+        const std::uint32_t longest = std::ranges::max(large_, {}, &LargePage::frames).frames;
+        const auto of_frame = static_cast<std::uint64_t>(std::popcount(options_.sets));
+        for (std::uint32_t i = from; i < std::min(longest, end); ++i) {
+            for (const LargePage& page : large_) {
+                if (i >= page.frames) continue;
+                if (clearing_large_) phase().simulated_large += of_frame;
+                if (clearing_large_ ? reaches_machine(page.used) : options_.caching && page.used)
+                    runs_.push(options_.sets, host_.frame(page.first + i), page.core,
+                               AccessKind::stream_store);
+            }
+            if (runs_.lines() >= batch_lines) flush();
+        }
+        flush();
     }
 
     // Says whether the job had the frame before.

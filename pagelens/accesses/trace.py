@@ -33,7 +33,6 @@ from pagelens.machine.schema import Machine
 from pagelens.spelling import printable
 
 _REGIONS = {"kernel": "[kernel: page clearing]", "heap": "[heap]", "stack": "[stack]", "mapping": "[mmap]"}
-_OWN = "libpagelens_"  # begins the names of the libraries that the tracer puts into a program
 
 
 MOMENTS = 1024  # of a run, about: what lives within one is taken to live together
@@ -395,14 +394,5 @@ class _Names:
             variable = self._variables[found.id]
             return f"{variable.name} ({variable.module})"
         if found.kind == "module":
-            return f"[.data/.bss of {self._file_of(found.id)}]"
+            return f"[.data/.bss of {PurePosixPath(self._modules[found.id].path).name}]"
         return self._regions[found.kind]
-
-    def _file_of(self, module: int) -> str:
-        """Return the name of a module's file: the loader's for a library of ours, which only it writes to.
-
-        No user put that library into the program.
-        """
-        names = [PurePosixPath(each.path).name for each in self._modules]
-        loaders = [name for name in names if name.startswith("ld-")]
-        return loaders[0] if loaders and names[module].startswith(_OWN) else names[module]

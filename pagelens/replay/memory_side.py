@@ -113,12 +113,12 @@ def _colours(machine: Machine) -> int:
     return max(1, min(sets) * LINE_BYTES // FRAME_BYTES)
 
 
-def sampled_pages(machine: Machine, declared: bool) -> tuple[int, int]:
+def sampled_pages(machine: Machine, more: bool) -> tuple[int, int]:
     """Return how many lines of a page are simulated, and how often the simulated colours are halved.
 
     They are the same for all policies, also for those under which no L2 is left to simulate.
     """
-    if declared and machine.l3 is None:
+    if more and machine.l3 is None:
         return _LINES, _HALVINGS
     return _LINES_OF_LESS, _HALVINGS_OF_LESS
 
@@ -146,19 +146,18 @@ def replay(
     sampled: int | None = None,
     without: Collection[str] = (),
     past_caches: bool = False,
-    declared: bool = True,
+    more: bool = True,
     among: int = ALL_SETS,
     rows: _core.RowModel | None = None,
     cancel: _core.CancelFlag | None = None,
 ) -> _core.Counters:
     """Return the counts of `ranks` copies of a program, scaled to the whole node.
 
-    Fewer lines are simulated of a program that is not of `declared` loops. Raises _core.Cancelled if it was
-    cancelled.
+    Declared loops and small jobs can have `more` lines simulated. Raises _core.Cancelled if it was cancelled.
     """
     modulus = sampled or sampled_slots(machine, machine.frames)
     colour_bits = min(MOST_COLOUR_BITS, _colours(machine).bit_length() - 1, modulus.bit_length() - 1)
-    lines, halvings = sampled_pages(machine, declared)
+    lines, halvings = sampled_pages(machine, more)
     halvings = min(halvings, max(1, colour_bits - 1), colour_bits)  # one colour alone would mislead
     sampled_share = lines * LINE_BYTES / FRAME_BYTES / 2**halvings
     below = (

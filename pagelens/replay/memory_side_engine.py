@@ -40,6 +40,7 @@ from pagelens.replay.mechanisms import (
 )
 from pagelens.replay.memory_side import (
     COUNTERS,
+    SAMPLED_SLOTS,
     by_phase,
     mechanisms_of_caches,
     replay,
@@ -106,8 +107,8 @@ class MemorySideEngine:
         self._arithmetic = () if only_differences else mechanisms(machine)
         self.mechanisms = (*self._of_caches, *self._arithmetic)
         self.attribution_replays = bool(self._of_caches)
-        self._declared = workload.source == "declared"
-        self.sampling = Sampling(self._sampled, sampled_pages(machine, self._declared)[0])
+        self._more = workload.source == "declared" or self._sampled < SAMPLED_SLOTS
+        self.sampling = Sampling(self._sampled, sampled_pages(machine, self._more)[0])
 
     def past_l1(self) -> Counts:
         """Return the columns of `lines_past_l1`, or none if no width between caches is stated.
@@ -221,7 +222,7 @@ class _Placed:
             sampled=engine._sampled,
             without=without,
             past_caches=engine._past_caches,
-            declared=engine._declared,
+            more=engine._more,
             rows=engine._rows.model(self._placement, self._program, self._cancel) if rows else None,
             cancel=self._cancel,
         )

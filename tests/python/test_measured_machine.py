@@ -169,7 +169,7 @@ def test_a_tlb_that_reaches_less_far_than_stated_has_fewer_ways(
         [] if ways is None else [(72, 72), (ways, 128 * ways)]
     )
     if arrays:  # and a machine file takes them
-        text = Description("m", "m", "single", CHIPLETS, None, {}, arrays).to_toml()
+        text = Description("m", "m", "single", CHIPLETS, None, False, {}, arrays).to_toml()
         assert parse_machine(text.encode(), "here").tlb[1].ways.value == ways
 
 

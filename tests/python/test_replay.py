@@ -213,10 +213,10 @@ def test_a_smaller_sample_of_each_page_counts_the_same(policy: str) -> None:
     workload, state, chosen = declared("cg", 4 * 10**9 // 68, 1), age_node(KNL, 1, 2), policies[policy]
     program = workload.compile(KNL, chosen.page_bits)
     found = []
-    for is_declared in (True, False):
+    for more in (True, False):
         counters = replay(
             program, KNL, chosen.place(KNL, state), chosen.page_bits,
-            ranks=68, seed=1, node=2, declared=is_declared,
+            ranks=68, seed=1, node=2, more=more,
         )  # fmt: skip
         found.append({name: float(of.sum()) for name, of in by_phase(counters).items()})
     for name in ("l2_misses", "msc_reads", "msc_writes", "msc_misses", "ddr_writes"):

@@ -112,3 +112,28 @@ def test_stretches_take_as_long_as_the_whole_run(
     some = time_s()
     monkeypatch.setattr(whole_node, "excerpts", lambda _machine, lines, *_: [(0, 0, 0, 0, 0)] * len(lines))
     assert some == pytest.approx(time_s(), rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["2m", "contiguous"])
+def test_memory_that_is_given_back_and_cleared_is_in_no_cache(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets the same frames again. Their old lines would be hits if only large pages were not cleared."""
+    machine, block = load_machine(INCLUSIVE_L3).model_copy(update={"dram": None}), 0x4000_0000
+    path, size = tmp_path / "again.trace", 4 * MEBIBYTE
+    with pl.TraceRecorder(path, "again") as recorder:
+        for _ in range(24):
+            recorder.allocate(0, block, size, "block")
+            recorder.access(0, block + 64 * np.arange(size // 64, dtype=np.uint64), stores=True)
+            recorder.unmap(0, block, size)
+    workload = open_trace(path)
+
+    def read_of_memory() -> tuple[float, float]:
+        simulation = Simulation(workload, machine, ranks=1)
+        run = simulation.run(simulation.place(policies[name], Node(machine, seed=1, node=0)))
+        return run.counts["simulated_share"][0], float(run.counts["l3_misses"].sum())
+
+    share, some = read_of_memory()
+    assert share < 0.9
+    monkeypatch.setattr(whole_node, "excerpts", lambda _machine, lines, *_: [(0, 0, 0, 0, 0)] * len(lines))
+    assert some == pytest.approx(read_of_memory()[1], rel=0.02)

@@ -4,18 +4,9 @@
 
 #include <dr_api.h>
 
-#include <cstdint>
-#include <functional>
+#include "tracer/dynamorio/irregular_access.hpp"
 
 namespace pagelens {
-
-struct IrregularAccess {
-    std::uint64_t address;
-    bool store;
-    unsigned bytes;
-    bool stream = false;  // a store past the caches
-};
-using Emit = std::function<void(const IrregularAccess&)>;
 
 // Whether the accesses are elements of one string operation.
 bool is_string_operation(instr_t* instruction);

@@ -3,7 +3,7 @@
 
 #include <dr_api.h>
 
-#include "tracer/dynamorio/irregular.hpp"
+#include "tracer/dynamorio/irregular_access.hpp"
 
 namespace pagelens {
 
