@@ -242,7 +242,7 @@ def _head(measured, rounds):  # type: ignore[no-untyped-def]
         "How near does the model come to what programs' reads and writes take?",
         f"`scripts/io_table.py` wrote this page at commit {commit()} on {measured.file_system.type},",
         f"Linux {kernel}, {processor},",
-        "in a virtual machine, beside other programs. A round of `pagelens measure io` came before and after",
+        "in a virtual machine. A round of `pagelens measure io` came before and after",
         f"each of the {rounds} rounds in which the programs were recorded. Processor times are in ms, of the",
         "operations that the model knows. *Recorded* is measured: the median run, with the least and the",
         "greatest of the runs in parentheses. Not in it are *stalls*, in which the machine's host mapped",

@@ -134,7 +134,7 @@ class Workload(ABC):
     warnings: list[str]
     samples: SampledCode | None = None  # samples of what a traced program executes
     has_samples: bool = False  # whether there are any, without decoding them
-    instruction_set: str | None = None  # of the traced instructions; None if there are none, or none says
+    instruction_set: str | None = None  # of the traced instructions; None: none, or it is not known
     rank_load: RankLoad | None = None  # how unevenly the ranks of a job are busy; None: all are alike
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ def machine_names(text: str | None, others: Mapping[str, object]) -> list[str]:
     names = text.split(",")
     for option, value in others.items():
         if value:
-            raise UsageError(f"{option}: is for one machine, and --machine names {len(names)}; leave it out")
+            raise UsageError(f"{option}: is for one machine, and --machine names {len(names)}; name one")
     if len(set(names)) < len(names) or "" in names:
         raise UsageError(f"--machine {text}: give different names with commas between, as {HERE},NAME")
     return names
@@ -82,4 +82,4 @@ def how_elsewhere(program: Workload, workload: str | None, size: str | None, mac
         what = printable(shlex.quote(str(program.path)))
     else:
         what = "TRACE..."
-    return f"Another machine: pagelens explain {what} --machine {machine or HERE},NAME"
+    return f"To compare another machine: pagelens explain {what} --machine {machine or HERE},NAME"

@@ -41,8 +41,8 @@ from pagelens.explain.words import (
 )
 from pagelens.units import format_share, format_time
 
-# The kernel takes 0.6 to 1.3 ms to start a program (measured, docs/decisions/kernel-time.md). A run of less
-# than ten starts varies more by its start than by a change that is shorter than one.
+# The kernel takes 0.6 to 1.3 ms to start a program (measured, docs/decisions/kernel-time.md). A run that is
+# shorter than ten starts varies more by its start than by a change that is shorter than one start.
 _START_S = 1e-3
 _SHORT_S = 10 * _START_S
 # If a smaller share of the run's lines was simulated, whole parts of the run may be missing.
@@ -154,9 +154,8 @@ def _too_short(base: Distribution, most: float, program: ProgramRecord) -> bool:
 def _short_in_words(base: Distribution, most: float) -> str:
     return (
         f"This run is too short for page placement to matter: it takes {format_time(base.median_s)}, and "
-        f"placement changes at most {format_time((most - 1) * base.median_s)} of it (modelled). To start a "
-        f"process takes the kernel about {format_time(_START_S)}, which is not modelled. Explain a longer "
-        "run."
+        f"placement changes at most {format_time((most - 1) * base.median_s)} of it (modelled). The kernel "
+        f"alone takes about {format_time(_START_S)} to start a process (measured). Explain a longer run."
     )
 
 

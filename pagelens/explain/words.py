@@ -136,7 +136,7 @@ def job_in_words(job: JobRecord) -> list[str]:
 
 
 def bound_in_words(job: JobRecord | None, remedies: Sequence[RemedyGain]) -> tuple[list[str], bool]:
-    """Say how the launcher bound the ranks beside how the model does, and return whether that costs time."""
+    """Compare the launcher's binding of the ranks with the model's, and return whether it costs time."""
     if job is None:
         return [], False
     costs = job.crowding > 1
@@ -152,8 +152,8 @@ def other_instructions(program: ProgramRecord, machine: MachineRecord) -> list[s
     if program.instruction_set in (None, machine.instruction_set):
         return []
     return [
-        f"The trace is of {program.instruction_set}, and {machine.name} executes {machine.instruction_set}: "
-        "it is assumed to run the same instructions, equally wide."
+        f"The trace is of {program.instruction_set}, and {machine.name} executes {machine.instruction_set}. "
+        "The program is assumed to need as many instructions there, with vectors as long."
     ]
 
 

@@ -34,7 +34,7 @@ class Chosen:
 
 
 def choose_machine(name: str | None, system: "System | None" = None) -> Chosen:
-    """Return the named machine, or that of `system` if no name is given, or HERE.
+    """Return the named machine, or that of `system` if the name is None or HERE.
 
     Raises UsageError for an unknown name.
     """

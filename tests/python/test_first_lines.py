@@ -46,7 +46,7 @@ def test_a_trace_of_other_instructions_than_the_machines_is_said_once(explanatio
         (explanation.machine, "x86-64", False),
     ):
         said = said_with(explanation.model_copy(update={"machine": machine}), instruction_set=traced)
-        wanted = f"The trace is of x86-64, and {machine.name} executes AArch64: "
+        wanted = f"The trace is of x86-64, and {machine.name} executes AArch64. "
         assert [text.startswith(wanted) for text in said[:2]] == [False, warned]
         assert sum("AArch64" in text for text in said) == warned
 

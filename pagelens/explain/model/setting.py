@@ -36,8 +36,8 @@ class JobRecord(Record):
     statements: list[str] = Field(description="what is taken to be so")
     binding: list[str] = Field(
         default_factory=list,
-        description="how the launcher bound the ranks, beside how the model does; empty if a trace does not "
-        "say",
+        description="how the launcher's binding of the ranks differs from the model's, or that it does not; "
+        "empty if a trace does not say",
     )
     crowding: float = Field(
         default=1,
@@ -65,7 +65,8 @@ class ProgramRecord(Record):
         description="counted: share of the run that was traced; null when declared"
     )
     instruction_set: str | None = Field(
-        default=None, description="that of the traced instructions; null if declared, or if no one says"
+        default=None,
+        description="that of the traced instructions; null if declared, or if the trace does not say",
     )
     shared_bytes: int = Field(
         description="counted: bytes of files that the program reads through mappings; the ranks share them"
