@@ -82,7 +82,7 @@ def slow_tier_note(numa: NumaRecord) -> str:
     of_each = ", ".join(f"{o.name} {format_share(o.slow_share or 0)}" for o in objects[:_MOST_SLOW])
     return (
         f"Slow memory (NUMA nodes of a lower tier) has {format_share(numa.slow_share)} of the lines under "
-        f"'{numa.policy}' (counted){': ' if of_each else ''}{of_each}."
+        f"'{numa.policy}' (counted){'; of single objects: ' if of_each else ''}{of_each}."
     )
 
 

@@ -1,12 +1,15 @@
 """What stands in the first lines of an explanation: the verdict, and what decides how to read it."""
 
 import dataclasses
+from pathlib import Path
 
 import polars as pl
 import pytest
 import synthetic
 
 from pagelens.accesses.rank_binding import AS_MODELLED
+from pagelens.api import diff
+from pagelens.cli.text.several_machines import render_machines
 from pagelens.ensemble import Ensemble
 from pagelens.explain import Explanation, explain
 from pagelens.explain.conclusion import conclude
@@ -74,3 +77,16 @@ def test_a_run_that_is_shorter_than_its_start_is_said_to_be_too_short() -> None:
     assert same.sentences[0].startswith("Page placement does not matter")  # also if it lasted longer
     # Of 5 ms, placement changes more than a start takes: the run is short, and its nodes differ.
     assert explain(lasting(5e-3 / whole)).conclusion.placement_matters
+
+
+def test_different_numbers_of_copies_stand_beside_the_ratio(explanation: Explanation) -> None:
+    other = explanation.model_copy(
+        update={
+            "machine": explanation.machine.model_copy(update={"name": "other"}),
+            "program": explanation.program.model_copy(update={"ranks": 1}),
+        }
+    )
+    text = render_machines([explanation, other], [diff(explanation, other)], [Path("a"), Path("b")])
+    first, many = " ".join(text.split("\n\n")[0].split()), explanation.program.ranks
+    assert first.startswith("On other, a median node with 1 copy of the program takes 1.00x as long as ")
+    assert f"as one with {many} copies on {explanation.machine.name} (95% interval " in first

@@ -571,6 +571,10 @@ def test_the_answer_fits_80_columns_and_warns_of_a_large_error(tmp_path: Path) -
     found = explain_recording(recording, MACHINE)
     lines = list(render_explanation(found))
     assert max(map(len, lines)) <= 80
+    wide = [replace(way, title="a" * 40, gain=-121.1, verdict="not worth it") for way in found.ways]
+    shown = list(render_explanation(replace(found, ways=wide)))
+    assert max(map(len, shown)) <= 80
+    assert any("-12110% not worth it" in line for line in shown)
     assert error_line(found).startswith("Warning: the model gives 900% more than")
     assert any(line.startswith("Warning: the model gives 900% more than") for line in lines)
     assert json.loads(json.dumps(found.to_json()))["error"] == pytest.approx(9.0)

@@ -119,7 +119,9 @@ def test_the_report_says_what_lies_in_slow_memory_and_what_comes_back(
     assert aged.slow_share is not None
     assert aged.pages_demoted is None
     said = " ".join(render_terminal(explained, False).split())
-    assert f"has {aged.slow_share:.0%} of the lines under 'aged' (counted): used 100%" in said
+    assert (
+        f"has {aged.slow_share:.0%} of the lines under 'aged' (counted); of single objects: used 100%" in said
+    )
     assert "Under 'tiered-long', no scan of Linux finds a page of slow memory in use" in said
     moved = tiered.model_copy(update={"hint_faults": 12.0, "pages_moved": 10.0, "pages_demoted": 3.0})
     assert moved_pages_note(moved).startswith("Under 'tiered-long', Linux moves 10 pages from slow memory")

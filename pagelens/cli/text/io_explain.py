@@ -12,7 +12,7 @@ _MOSTLY = 0.5
 _PATHS = ("", "count", "bytes", "processor", "model", "waiting", "model")
 _PATH_WIDTHS = (20, -9, -9, -9, -9, -9, -9)
 _WAYS = ("way", "processor", "waiting", "wall", "gain", "")
-_WAY_WIDTHS = (33, -9, -9, -9, -6, 12)
+_WAY_WIDTHS = (33, -9, -7, -7, -7, 12)
 
 
 def render_explanation(e: Explanation) -> Iterator[str]:

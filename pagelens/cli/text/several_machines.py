@@ -24,18 +24,24 @@ def render_machines(
 
 def _answer(explanations: Sequence[Explanation], rows: Sequence[Row]) -> Iterator[str]:
     first, *others = explanations
+    alike = len({each.program.ranks for each in explanations}) == 1
     sentences = [
-        f"On {other.machine.name}, a median node takes {row.ratio:.2f}x as long as on {first.machine.name} "
-        f"(95% interval {row.ratio_low:.2f}-{row.ratio_high:.2f})"
+        f"On {other.machine.name}, a median node{'' if alike else f' with {_copies(other)} of the program'} "
+        f"takes {row.ratio:.2f}x as long as {'' if alike else f'one with {_copies(first)} '}on "
+        f"{first.machine.name} (95% interval {row.ratio_low:.2f}-{row.ratio_high:.2f})"
         + (", which may be chance." if row.verdict == "unsure" else ".")
         for other, row in zip(others, rows, strict=True)
     ]
     sentences += [said for each in explanations for said in other_instructions(each.program, each.machine)]
     sentences.append(
-        f"Times are modelled, under '{first.baseline}', with as many copies of the program on each node as "
-        "the table says."
+        f"Times are modelled, under '{first.baseline}'"
+        + (f", with {_copies(first)} on each node." if alike else ". --ranks N puts as many on each node.")
     )
     yield from wrap(" ".join(sentences))
+
+
+def _copies(of: Explanation) -> str:
+    return f"{of.program.ranks} {'copy' if of.program.ranks == 1 else 'copies'}"
 
 
 def _table(explanations: Sequence[Explanation], rows: Sequence[Row]) -> Iterator[str]:
