@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from pagelens.accesses import TraceRequest, TraceWorkload, Workload
+from pagelens.accesses import JobWorkload, TraceRequest, TraceWorkload, Workload
 from pagelens.api import Ensemble, explain
 from pagelens.cli.source import OUTPUT, Source, choose_source, name_of
 from pagelens.errors import UsageError
@@ -82,4 +82,7 @@ def how_elsewhere(program: Workload, workload: str | None, size: str | None, mac
         what = printable(shlex.quote(str(program.path)))
     else:
         what = "TRACE..."
+        traces = sorted(of.path for of in program.traces) if isinstance(program, JobWorkload) else []
+        if traces and sorted(traces[0].parent.glob("*.trace")) == traces:
+            what = f"{printable(shlex.quote(str(traces[0].parent)))}/*.trace"
     return f"To compare another machine: pagelens explain {what} --machine {machine or HERE},NAME"

@@ -279,9 +279,10 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
             other = "in contiguous physical memory"
             if _about_as_fast(fresh) and fastest.surely_differs and fastest.gain_median > MATTERS:
                 ratio, other = fastest.gain_median, f"under '{fastest.policy}'"
+            good = alike and ratio <= 1 / MATTERS and fastest.gain_median <= MATTERS
             yield (
-                f"{matters}: on a median node that has run other jobs before ('aged'), it {as_long(ratio)} "
-                f"{other} (modelled)."
+                f"{matters}{', but the usual one is as good as any simulated' if good else ''}: on a median "
+                f"node that has run other jobs before ('aged'), it {as_long(ratio)} {other} (modelled)."
             )
     else:
         fastest = min(distributions, key=lambda d: d.median_s)

@@ -10,7 +10,7 @@ import synthetic
 from pagelens.explain import explain
 from pagelens.explain.cause_words import interaction_in_words, why_fresh_is_slower
 from pagelens.explain.conclusion import _no_effect, _one_numa_node, _size
-from pagelens.explain.model import Explanation
+from pagelens.explain.model import Distribution, Explanation
 from pagelens.explain.remedy_words import advice, other_order
 from pagelens.explain.words import as_long, few_nodes_note
 from pagelens.machine.cores import Spread
@@ -147,6 +147,21 @@ def test_earlier_jobs_are_not_blamed_where_all_nodes_are_as_fast_as_a_fresh_one(
     alike = spread.model_copy(update={"p95_s": spread.p5_s, "slower_20_percent": 0.0})
     says = [next(_size("Cori KNL", base, [base, fresh])) for base in (spread, alike)]
     assert ["not because of earlier jobs" in each for each in says] == [False, True]
+
+
+@pytest.mark.parametrize(("faster", "said"), [(1.0, True), (1.5, False)])
+def test_a_usual_placement_that_nothing_surpasses_is_said_to_be_good(
+    explanation: Explanation, faster: float, said: bool
+) -> None:
+    spread, fresh = (explanation.distribution(policy) for policy in ("aged", "contiguous"))
+    base = spread.model_copy(update={"p95_s": spread.p5_s, "slower_20_percent": 0.0})
+
+    def other(policy: str, gain: float) -> Distribution:
+        gains = dict.fromkeys(("gain_median", "gain_median_low", "gain_median_high"), gain)
+        return fresh.model_copy(update={"policy": policy, "median_s": base.median_s / gain, **gains})
+
+    first = next(_size("Cori KNL", base, [base, other("contiguous", 0.5), other("2m", faster)]))
+    assert ("but the usual one is as good as any simulated: on a median node" in first) == said
 
 
 @pytest.mark.parametrize(("name", "said"), [("numa.latencies", True), ("ddr.latency", False)])

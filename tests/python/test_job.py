@@ -22,6 +22,7 @@ from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import Workload
 from pagelens.api import explain, fill_node, machine, simulate, traces
+from pagelens.cli.several_machines import how_elsewhere
 from pagelens.errors import UsageError
 from pagelens.frames import Node
 from pagelens.frames.policies import policies
@@ -83,6 +84,14 @@ def test_equal_traces_are_copies(opened: list[TraceWorkload], name: str) -> None
         assert_allclose(job.counts[column], copies.counts[column], rtol=0.02, err_msg=column)
     assert_allclose(job.times.time_s, copies.times.time_s, rtol=0.02)
     assert_allclose(job.object_accesses, copies.object_accesses, rtol=0.02, atol=3 * 64)
+
+
+def test_the_command_for_another_machine_names_the_traces_of_a_job(opened: list[TraceWorkload]) -> None:
+    folder = opened[0].path.parent
+    all_traces = f"pagelens explain {folder}/*.trace --machine this-machine,NAME"
+    assert how_elsewhere(JobWorkload(opened), None, None, None).endswith(all_traces)
+    some = how_elsewhere(JobWorkload(opened[:2]), None, None, None)
+    assert some.endswith("explain TRACE... --machine this-machine,NAME")
 
 
 def test_each_rank_has_its_own_objects_and_pages(opened: list[TraceWorkload]) -> None:
