@@ -36,7 +36,8 @@ def _distribution(e: Explanation) -> Drawing:
         "Run time over the nodes, by policy",
         f"Each dot is one of {e.sample.nodes} nodes, and the shape is their density. The bar goes from the "
         "5th to the 95th percentile, and the white mark is the median. Time is modelled, relative to the "
-        f"best run of all ({e.best.policy}, node {e.best.node}). The dashed lines are 10% and 20% slower."
+        f"best run of all ({e.best.policy}, node {e.best.node}). Dashed lines, where they fit, are 10% and "
+        "20% slower."
         f"{_off_scale(e)}",
         lambda: plots.distribution(e),
     )

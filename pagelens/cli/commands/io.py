@@ -104,7 +104,7 @@ def explain_command(
     """Say what a program's operations on files cost, and what would make them faster.
 
     The costs of operations are those of --machine, or are measured here first
-    (some 15 seconds, once for each file system).
+    (some 30 seconds, once for each file system).
     """
     import json
 
