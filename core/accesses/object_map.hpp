@@ -155,7 +155,8 @@ class ObjectMap {
     static std::string_view file_name(const ModuleDefinition& module) {
         return std::string_view(module.path).substr(module.path.rfind('/') + 1);
     }
-    // Only the loader writes to the library that tracing puts into a program, so it is the loader's.
+    // Only the loader writes to the library that tracing puts into a program, so it is the
+    // loader's.
     static bool is_ours(const ModuleDefinition& module) {
         return file_name(module).starts_with("libpagelens_");
     }
