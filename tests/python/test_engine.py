@@ -402,7 +402,7 @@ def test_what_a_killed_program_did_is_kept(
 
 
 @needs_engine
-@pytest.mark.parametrize("which", [(), ("another",), ("young",), ("many",)])
+@pytest.mark.parametrize("which", [(), ("another",), ("young",), ("many",), ("none",)])
 def test_the_last_threads_exit_is_the_programs(
     pagelens: Run, built: Callable[..., Path], tmp_path: Path, which: tuple[str, ...]
 ) -> None:
@@ -410,6 +410,13 @@ def test_the_last_threads_exit_is_the_programs(
     done = pagelens("trace", "-o", "a.trace", "--engine", "dynamorio", "--", built("last_exit"), *which)
     assert done.returncode == 7
     assert open_trace(tmp_path / "a.trace").trace.summary.exit_status == 7
+
+
+@needs_engine
+def test_a_thread_that_ends_takes_no_signal_with_it(pagelens: Run, built: Callable[..., Path]) -> None:
+    """While it ends, it would take those that others still could handle."""
+    done = pagelens("trace", "--no-follow-exec", "--engine", "dynamorio", "--", built("last_signal"))
+    assert (done.stdout, done.returncode) == ("20\n", 0)
 
 
 @needs_engine

@@ -49,9 +49,20 @@ std::atomic<int> exit_status{0};  // as the program gave it to exit_group, or th
 
 // The writer's thread begins once the program runs: before, DynamoRIO has no other threads.
 std::atomic<bool> wants_writer{true};
-std::atomic<int> alive{1};            // the program's threads that have not ended
-std::atomic<int> young{1};            // those of them that DynamoRIO has not seen yet
 std::atomic<void*> forking{nullptr};  // the thread that holds the writer while it forks
+
+// The program's threads that have not ended.
+struct Threads {
+    int seen;   // by DynamoRIO
+    int young;  // the others
+};
+std::atomic<Threads> threads{{0, 1}};
+
+void count_threads(int more_seen, int more_young) {
+    for (Threads now = threads; !threads.compare_exchange_weak(
+             now, Threads{now.seen + more_seen, now.young + more_young});) {
+    }
+}
 
 std::mutex threads_mutex;                  // of what follows
 std::vector<ThreadRecording*> recordings;  // by the tracer's index; null: free
@@ -107,21 +118,26 @@ void tell_libc_of_threads() {
                          : "memory");  // tcbhead_t.multiple_threads (glibc 2.2 on)
 }
 
+// Those stay by which DynamoRIO stops and ends threads, or which faults of its own make.
+void leave_signals_to_others() {
+    std::uint64_t blocked = ~std::uint64_t{0};
+    for (const int needed : {SIGILL, SIGSTKFLT, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP})
+        blocked &= ~(std::uint64_t{1} << (needed - 1));
+    ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, nullptr, sizeof blocked);
+}
+
 struct ThreadWork {
     void (*work)(void*);
     void* argument;
 };
 
 // It goes on while all threads of the program are stopped, and the program's signals are not for
-// it. DynamoRIO stops and ends threads by signals of its own.
+// it.
 void run_in_thread(void* given) {
     const ThreadWork work = *static_cast<ThreadWork*>(given);
     delete static_cast<ThreadWork*>(given);
     dr_client_thread_set_suspendable(false);
-    std::uint64_t blocked = ~std::uint64_t{0};
-    for (const int needed : {SIGILL, SIGSTKFLT, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP})
-        blocked &= ~(std::uint64_t{1} << (needed - 1));
-    ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, nullptr, sizeof blocked);
+    leave_signals_to_others();
     tell_libc_of_threads();
     work.work(work.argument);
     // DynamoRIO ends it with the program, and would wait for ever for one that is about to end.
@@ -274,7 +290,7 @@ void on_thread_begin(void* context) {
     // has cancelled it already, the client's next wait would unwind it.
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
     if (is_of_process()) {
-        --young;
+        count_threads(1, -1);
         return begin_recording(context);
     }
     static std::uint64_t nowhere[ThreadRecording::guard + 64 + ThreadRecording::block_limit];
@@ -340,11 +356,23 @@ bool begins_thread(const SystemCall& call) {
 }
 
 // A process that no exit_group ends has the status of the thread that ends last, as of Linux 5.17.
-// The writer's thread would be that thread. DynamoRIO would take a thread for the last one if it
-// has not seen others.
+// The writer's thread would be that thread. DynamoRIO would take the last that it has seen for the
+// last of all, so this one waits for young ones; if one never begins, not for ever. A signal that
+// came to this thread now would be lost with it.
 void end_thread(void* context) {
-    while (young > 0) dr_sleep(1);
-    if (alive.fetch_sub(1) == 1) dr_syscall_set_sysnum(context, nr::exit_group);
+    leave_signals_to_others();
+    constexpr int longest_wait_ms = 10'000;
+    int waited = 0;
+    for (Threads now = threads;;) {
+        if (now.seen == 1 && now.young > 0 && waited < longest_wait_ms) {
+            dr_sleep(1);
+            ++waited;
+            now = threads;
+        } else if (threads.compare_exchange_weak(now, Threads{now.seen - 1, now.young})) {
+            if (now.seen == 1) dr_syscall_set_sysnum(context, nr::exit_group);
+            return;
+        }
+    }
 }
 
 bool on_system_call(void* context, int number) {
@@ -360,10 +388,7 @@ bool on_system_call(void* context, int number) {
     if (number == nr::execve || number == nr::execveat) on_exec(context, call);
     if (recording == nullptr) return true;
     recording->begins_thread = begins_thread(call);
-    if (recording->begins_thread) {
-        ++alive;
-        ++young;
-    }
+    if (recording->begins_thread) count_threads(0, 1);
     tracer->system_call(Tracer::vcpu(recording->index()), call);
     if (forks(call) && tracer->hold_writer()) forking = context;
     return true;
@@ -379,18 +404,14 @@ void on_system_call_return(void* context, int) {
     if (!dr_syscall_get_result_ex(context, &result)) return;
     Vcpu& vcpu = Tracer::vcpu(recording->index());
     const auto value = static_cast<std::int64_t>(result.value);
-    if (std::exchange(recording->begins_thread, false) && value < 0) {
-        --alive;
-        --young;
-    }
+    if (std::exchange(recording->begins_thread, false) && value < 0) count_threads(0, -1);
     if (vcpu.thread != nullptr) last_line->written(vcpu.thread->call, value, 0);
     tracer->system_call_returned(vcpu, value);
 }
 
 void on_fork(void* context) {
     forking = nullptr;  // the writer's thread is not here
-    alive = 1;
-    young = 0;
+    threads = {1, 0};
     tracer->forked();
     process = static_cast<process_id_t>(::syscall(SYS_getpid));
     ThreadRecording* const own = recording_of(context);
