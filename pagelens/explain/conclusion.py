@@ -175,10 +175,12 @@ def _no_effect(where: str, most: float, remedies: Sequence[RemedyGain], nodes: i
         )
     claimless = [f"'{remedy.policy}'" for remedy in remedies if remedy.verdict == "bounds disagree"]
     apart = f"apart from {', '.join(claimless)}, " if claimless else ""
-    return (
-        f"Page placement does not matter for this program on {_node(where)}{as_far}: {history}, and "
-        f"{apart}no remedy saves more than that."
+    gains = (
+        f", and {apart}no remedy saves more than that."
+        if remedies or nodes == 0
+        else ". No remedy was simulated."
     )
+    return f"Page placement does not matter for this program on {_node(where)}{as_far}: {history}{gains}"
 
 
 def _elsewhere(base: Distribution, unsure: bool) -> list[str]:

@@ -227,6 +227,7 @@ def test_what_stays_open_is_not_said_to_make_no_difference(explanation: Explanat
     claimless = decided.model_copy(update={"policy": "close", "verdict": "bounds disagree"})
     said = _no_effect("Cori KNL", 1.004, [decided, claimless])
     assert said.endswith("and apart from 'close', no remedy saves more than that.")
+    assert _no_effect("Cori KNL", 1.004, [], nodes=8).endswith(" No remedy was simulated.")
 
 
 def test_what_limits_a_program_is_said_where_no_mechanism_was_removed() -> None:
