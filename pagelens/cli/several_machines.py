@@ -23,12 +23,12 @@ class OnMachine(NamedTuple):
 
 
 def machine_names(text: str | None, others: Mapping[str, object]) -> list[str]:
-    """Return the names of a list with commas; none if there is no comma.
+    """Return the names of a list with commas; none if there is no comma, or it is that of a file's name.
 
     Raises UsageError if a name is empty or stands there twice, or if one of `others` is given, which are
     options of one machine.
     """
-    if text is None or "," not in text:
+    if text is None or "," not in text or Path(text).exists():
         return []
     names = text.split(",")
     for option, value in others.items():

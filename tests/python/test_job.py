@@ -22,7 +22,7 @@ from pagelens.accesses.trace_recorder import TraceRecorder
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import Workload
 from pagelens.api import explain, fill_node, machine, simulate, traces
-from pagelens.cli.several_machines import how_elsewhere
+from pagelens.cli.several_machines import how_elsewhere, machine_names
 from pagelens.errors import UsageError
 from pagelens.frames import Node
 from pagelens.frames.policies import policies
@@ -84,6 +84,13 @@ def test_equal_traces_are_copies(opened: list[TraceWorkload], name: str) -> None
         assert_allclose(job.counts[column], copies.counts[column], rtol=0.02, err_msg=column)
     assert_allclose(job.times.time_s, copies.times.time_s, rtol=0.02)
     assert_allclose(job.object_accesses, copies.object_accesses, rtol=0.02, atol=3 * 64)
+
+
+def test_a_file_of_one_machine_may_have_a_comma_in_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "a,b.toml"
+    assert machine_names(str(path), {}) == [str(tmp_path / "a"), "b.toml"]
+    path.touch()
+    assert machine_names(str(path), {}) == []
 
 
 def test_the_command_for_another_machine_names_the_traces_of_a_job(opened: list[TraceWorkload]) -> None:
