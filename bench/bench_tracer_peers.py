@@ -1,4 +1,4 @@
-"""What other tools that see a program's accesses cost, beside pagelens and the program alone.
+"""Measures what other tools that see a program's accesses cost, beside pagelens and the program alone.
 
 All run the same programs, in turn, each as gcc usually makes it: `lackey` for one pass of the copy, and what
 traces itself as compiled for it. Processor time of all threads counts, and time by the clock is noted.

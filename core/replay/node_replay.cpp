@@ -351,14 +351,16 @@ class NodeReplay {
             counted = ~0u;
         else if (some && times_clearing_)
             counted = std::min(most_large_frames, most_frames_of_ranks / options_.ranks);
-        flush();
-        const Part part = std::exchange(part_, Part::counted);
-        clearing_large_ = true;
-        clear_frames(0, counted);
-        clearing_large_ = false;
-        part_ = Part::warm_up;
-        clear_frames(counted, ~0u);
-        part_ = part;
+        if (counted > 0 || (options_.caching && std::ranges::any_of(large_, &LargePage::used))) {
+            flush();
+            const Part part = std::exchange(part_, Part::counted);
+            clearing_large_ = true;
+            clear_frames(0, counted);
+            clearing_large_ = false;
+            part_ = Part::warm_up;
+            clear_frames(counted, ~0u);
+            part_ = part;
+        }
         large_.clear();
     }
 

@@ -13,7 +13,7 @@ _CROWDED = 1.1  # the load from which ranks share cores
 
 
 class Binding(NamedTuple):
-    """Where a rank could run when it was traced, and how many instructions each of its threads executed."""
+    """Says where a rank could run when it was traced, and how many instructions each thread executed."""
 
     instructions: tuple[int, ...]
     cpus: frozenset[int]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pagelens.accesses import JobWorkload, TraceRequest, TraceWorkload, Workload
 from pagelens.api import Ensemble, explain
-from pagelens.cli.source import OUTPUT, Source, choose_source, name_of
+from pagelens.cli.source import OUTPUT, Source, choose_source, name_of, name_of_declared
 from pagelens.errors import UsageError
 from pagelens.explain import Explanation, write_outputs
 from pagelens.machine import HERE, choose_machine
@@ -61,8 +61,8 @@ def explain_on(
         raise UsageError(f"--machine: {', '.join(names)} have one name; give each file its own `name`")
     if output is None:
         target = Path(request.command[0]) if request.command else Path()
-        declared = f"{workload}-{''.join((size or '').split())}"
-        output = OUTPUT / (declared if workload else name_of(target).removesuffix(".trace"))
+        name = name_of_declared(workload, size) if workload else name_of(target).removesuffix(".trace")
+        output = OUTPUT / name
     for machine in machines:
         folder = output / machine.name
         with choose_source("explain", request, workload, size, machine, ranks, None, folder, quiet) as source:

@@ -83,6 +83,11 @@ def _refuse(what: str, others: Mapping[str, object]) -> None:
             raise UsageError(f"{name}: cannot stand beside {what}; leave one out")
 
 
+def name_of_declared(name: str, size: str | None) -> str:
+    """Return the name of the folder for a declared workload of this size."""
+    return f"{name}-{''.join((size or '').split())}"
+
+
 @contextmanager
 def declare(
     name: str, size: str | None, machine: Machine, ranks: int | None, output: Path | None
@@ -94,7 +99,7 @@ def declare(
     if size is None:
         raise UsageError(f"--size: is missing; say how much memory '{name}' has on a node, as --size 17.6GB")
     program, copies = fill_node(Declared(name, parse_size(size, "--size")), machine, ranks, "--ranks")
-    with claim_directory(output or OUTPUT / f"{name}-{''.join(size.split())}") as directory:
+    with claim_directory(output or OUTPUT / name_of_declared(name, size)) as directory:
         yield Source(program, Scaled(machine, copies), directory)
 
 

@@ -1,4 +1,4 @@
-"""What stands in the first lines of an explanation: the verdict, and what decides how to read it."""
+"""The first lines of an explanation hold the verdict, and what decides how to read it."""
 
 import dataclasses
 from pathlib import Path

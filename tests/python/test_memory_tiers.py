@@ -181,7 +181,7 @@ def test_a_kernel_promotes_and_demotes_as_the_model_says(tmp_path: Path) -> None
 
 
 def tiered(guest: Guest, arguments: str) -> list[int]:
-    """What the program prints, and the candidates, promoted and demoted pages meanwhile."""
+    """Return what the program prints, and the candidates, promoted and demoted pages meanwhile."""
     counters = r"grep -E '^(pgpromote_candidate|pgpromote_success|pgdemote_kswapd) ' /proc/vmstat"
 
     def counted() -> dict[str, int]:
