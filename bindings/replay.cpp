@@ -81,11 +81,16 @@ void register_replay(nb::module_& m) {
             "uint64[phase, object, component]; see counter_names().")
         .def_prop_ro(
             "collisions",
-            [](Counters& c) {
-                return Array<std::uint64_t>(c.collisions.data(), {c.objects, c.objects},
-                                            nb::find(c));
+            [](const Counters& c) {
+                std::vector<std::uint64_t> rows;
+                for (const Collision& pair : c.collisions.sorted())
+                    rows.insert(rows.end(), {pair.object, pair.victim, pair.lines});
+                const std::size_t pairs = rows.size() / 3;
+                return moved_as<Array<std::uint64_t>, std::uint64_t>(std::move(rows), {pairs, 3});
             },
-            "uint64[object, victim]: lines of victim pushed out by object.")
+            nb::rv_policy::automatic,
+            "uint64[pair, 3]: an object, a victim, and the lines of the victim that the object "
+            "pushed out.")
         .def_prop_ro(
             "caches",
             [](Counters& c) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/machine/cache_model.hpp"
+#include "core/replay/collisions.hpp"
 #include "core/replay/dram_sums.hpp"
 
 namespace pagelens {
@@ -58,8 +59,7 @@ struct Residency {
 struct Counters {
     unsigned phases = 0, objects = 0;
     std::vector<std::uint64_t> table;  // [phase][object][component]
-    std::vector<std::uint64_t>
-        collisions;  // [object][victim]: lines of victim pushed out by object
+    Collisions collisions;
     // [phase][CacheCounter], where a hierarchy of caches was run: l2_* above are then not counted.
     std::vector<std::uint64_t> caches;
     // [phase][dram] of the stretches that were timed behind the memory-side cache
@@ -72,8 +72,7 @@ struct Counters {
     Counters(unsigned phase_count, unsigned object_count)
         : phases(phase_count),
           objects(object_count),
-          table(std::size_t{phase_count} * object_count * components),
-          collisions(std::size_t{object_count} * object_count) {}
+          table(std::size_t{phase_count} * object_count * components) {}
 
     std::uint64_t* row(unsigned phase, unsigned object) {
         return &table[(std::size_t{phase} * objects + object) * components];

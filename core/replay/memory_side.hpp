@@ -119,11 +119,11 @@ class MemorySide {
     }
 
     void collide(std::uint16_t object, std::uint32_t frame, std::uint64_t victims) {
-        std::uint64_t* row = &counters_.collisions[std::size_t{object} * counters_.objects];
         while (victims != 0) {
             const std::uint64_t same = main_->cache().same_victim(victims);
             const std::uint32_t victim = main_->victim_frame(frame, std::countr_zero(victims));
-            row[owners_.of(victim)] += static_cast<unsigned>(std::popcount(same));
+            counters_.collisions.add(object, owners_.of(victim),
+                                     static_cast<unsigned>(std::popcount(same)));
             victims &= ~same;
         }
     }

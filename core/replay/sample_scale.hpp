@@ -54,9 +54,8 @@ class SampleScale {
             seen[at % objects_] += seen_[at];
             simulated[at % objects_] += simulated_[at];
         }
-        for (std::size_t object = 0; object < objects_; ++object)
-            multiply(std::span(counters.collisions).subspan(object * objects_, objects_),
-                     ratio(seen[object], simulated[object]));
+        counters.collisions.scale(
+            [&](std::uint16_t object) { return ratio(seen[object], simulated[object]); });
     }
 
   private:

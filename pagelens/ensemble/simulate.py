@@ -169,14 +169,13 @@ def _objects(key: Columns, phases: list[str], names: list[str], run: Run) -> pl.
     return table(OBJECTS, key | columns).filter(pl.col("accesses") > 0)
 
 
-def _collisions(key: Columns, names: list[str], lines: Floats | None) -> pl.DataFrame:
-    if lines is None:
+def _collisions(key: Columns, names: list[str], pairs: NDArray[np.uint64] | None) -> pl.DataFrame:
+    if pairs is None:
         return COLLISIONS.to_frame()
-    evictors, victims = np.nonzero(lines)  # few of all pairs, of which there can be 10^8
     columns = {
-        "object": [names[number] for number in evictors],
-        "victim": [names[number] for number in victims],
-        "lines": lines[evictors, victims],
+        "object": [names[number] for number in pairs[:, 0]],
+        "victim": [names[number] for number in pairs[:, 1]],
+        "lines": pairs[:, 2].astype(np.float64),
     }
     return table(COLLISIONS, key | columns)
 

@@ -198,7 +198,6 @@ def _take_the_twins(counters: _core.Counters) -> None:
     ):
         table[:, :, COUNTERS.index(own)] = table[:, :, COUNTERS.index(twin)]
     table[:, :, COUNTERS.index("conflict_evictions")] = 0
-    counters.collisions[:] = 0
 
 
 def by_phase(

@@ -283,7 +283,7 @@ class _Placed:
             object_accesses=of["msc_reads"] + of["msc_writes"],
             object_misses=of["msc_misses"],
             object_conflict_evictions=of["conflict_evictions"],
-            collisions=counters.collisions.astype(np.float64),
+            collisions=None if ideal else counters.collisions,
             pages_per_slot=None if ideal else _pages_per_slot(counters, self.machine),
             if_assumed=self._if_assumed(counts),
         )

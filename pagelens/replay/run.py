@@ -46,7 +46,8 @@ class Run:
     object_accesses: Floats  # [p, o] lines that pass the private caches
     object_misses: Floats  # [p, o] of these, in a memory-side cache
     object_conflict_evictions: Floats  # [p, o] lines that the object pushed out of it
-    collisions: Floats | None = None  # [o, o] lines of the second that the first pushed out
+    # [pair, 3]: two objects, and the lines of the second that the first pushed out
+    collisions: NDArray[np.uint64] | None = None
     # The mean of each cell of neighbouring slots; all cells are equally large.
     pages_per_slot: Floats | None = None
     left_out: LeftOut | None = None  # None if nothing is sampled in time

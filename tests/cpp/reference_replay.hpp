@@ -229,7 +229,7 @@ class SlowReplay {
             add(object, Component::conflict_evictions);
             if (outcome.victim->dirty) add(object, Component::ddr_writes);
             const std::uint16_t victim = owner_[outcome.victim->number / 64];
-            ++counters_.collisions[object * counters_.objects + victim];
+            counters_.collisions.add(object, victim, 1);
         }
         const Outcome other = two_way_.access(line, write);
         if (!other.hit) {

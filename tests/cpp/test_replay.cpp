@@ -171,7 +171,8 @@ TEST_CASE("set sampling is exact: the classes add up to the full simulation, cou
             const auto placement = aged_node(modulus);
             ReplayOptions options = unscaled(5);
             const Counters all = replay(program, *placement, machine, options, run_on);
-            std::vector<std::uint64_t> table(all.table.size()), collisions(all.collisions.size());
+            std::vector<std::uint64_t> table(all.table.size());
+            Collisions collisions;
             const auto of_class = [&](std::uint32_t chosen, std::uint64_t lines) {
                 return Sampling::residue(1, modulus, chosen, lines);  // small_machine's L2 colours
             };
@@ -179,8 +180,8 @@ TEST_CASE("set sampling is exact: the classes add up to the full simulation, cou
                 options.sampling = of_class(chosen, ~0ull);
                 const Counters part = replay(program, *placement, machine, options, run_on);
                 for (std::size_t i = 0; i < table.size(); ++i) table[i] += part.table[i];
-                for (std::size_t i = 0; i < collisions.size(); ++i)
-                    collisions[i] += part.collisions[i];
+                for (const Collision& pair : part.collisions.sorted())
+                    collisions.add(pair.object, pair.victim, pair.lines);
                 CHECK(part.residency.pages == all.residency.pages);  // never sampled
                 CHECK(part.residency.conflicting_pages == all.residency.conflicting_pages);
             }

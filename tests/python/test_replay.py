@@ -65,7 +65,7 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
         counters = run(workload, *job, ranks=68, ideal=True)
         return (
             counters.table.ravel().tolist(),
-            counters.collisions.ravel().tolist(),
+            counters.collisions.tolist(),
             counters.residency.conflict_share,
         )
 
@@ -74,12 +74,21 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
         assert list(pool.map(tables, jobs)) == alone
 
 
+def test_objects_push_out_the_lines_of_the_objects_that_they_collide_with() -> None:
+    counters = run(declared("stream-triad", SMALL, 1), age_node(KNL, 1, 0), "random", 68)
+    objects, victims, lines = counters.collisions.T
+    pushed = counters.table[:, :, COUNTERS.index("conflict_evictions")].sum(axis=0)
+    assert np.bincount(objects, lines, counters.objects) == pytest.approx(pushed, abs=counters.objects)
+    pairs = list(zip(objects.tolist(), victims.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+    assert len(pairs) > counters.objects
+
+
 def test_arrays_are_views_with_names() -> None:
     counters = run(declared("stream-triad", SMALL, 1), age_node(KNL, 1, 0), "aged", 68)
     assert counters.table.shape == (counters.phases, counters.objects, len(COUNTERS))
     assert counters.table.dtype == np.uint64
     assert counters.table.base is not None or not counters.table.flags.owndata
-    assert counters.collisions.shape == (counters.objects, counters.objects)
     assert counters.residency.map.sum() == counters.residency.pages
     counts = by_phase(counters)
     assert (counts["msc_hits"] + counts["msc_misses"] == counts["msc_reads"] + counts["msc_writes"]).all()
