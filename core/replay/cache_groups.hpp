@@ -25,6 +25,12 @@ class PendingRuns {
     }
     // Lines that wait.
     [[nodiscard]] std::uint64_t lines() const { return lines_; }
+    [[nodiscard]] std::uint16_t group_of(std::uint32_t core) const {
+        return static_cast<std::uint16_t>(core / cores_of_group_);
+    }
+    [[nodiscard]] std::uint32_t first_core(std::uint16_t group) const {
+        return group * cores_of_group_;
+    }
     [[nodiscard]] std::span<const PageRun> of(std::uint32_t group) const { return groups_[group]; }
 
     void push(std::uint64_t lines, std::uint32_t frame, std::uint32_t core, AccessKind kind) {

@@ -63,7 +63,7 @@ class NodeReplay {
           counters_{std::vector<NodePhase>(program.phases()), 0, 0, 0} {
         const std::uint32_t cores = cores_of(program, options);
         if (models[0]->tlb) {
-            tlbs_.assign(cores, *models[0]->tlb);
+            tlbs_.assign(ranks_are_alike_ ? program.threads() : cores, *models[0]->tlb);
             tables_.resize(std::size_t{options.ranks} * program.spaces());
         }
         twins_.reserve(models.size());
@@ -196,8 +196,9 @@ class NodeReplay {
                            [&](std::span<const RankPage> pages, std::uint64_t mask) {
                                for (const RankPage& page : pages) {
                                    const std::uint32_t frame = host_.frame(page.frame);
-                                   owners_.set(frame, op.object);
-                                   runs_.push(mask, frame, core_of(page.rank, op), kind);
+                                   const std::uint32_t core = core_of(page.rank, op);
+                                   owners_.use(frame, op.object, runs_.group_of(core));
+                                   runs_.push(mask, frame, core, kind);
                                }
                            });
     }
@@ -220,26 +221,45 @@ class NodeReplay {
     // `accesses` to a page, by the thread of the op in every rank.
     void translate(const Op& op, std::uint64_t accesses) {
         if (tlbs_.empty() || !options_.translating) return;
-        const VirtualAddress address = address_of(op.page), within = address_in_space(op.page);
+        const std::uint64_t address = address_of(op.page).raw();
+        if (ranks_are_alike_) {
+            const PageSize size = size_of(pages_.order_of(op.page, 0));
+            const auto walks = [&](unsigned first, unsigned last) {
+                for (std::uint32_t rank = 0; rank < options_.ranks; ++rank)
+                    walk(op, rank, size, first, last);
+            };
+            tlbs_[op.thread].access(address, host_.held(size), accesses, of_each_rank_, walks);
+            return;
+        }
         for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
             const PageSize size = size_of(pages_.order_of(op.page, rank));
-            const std::uint32_t core = core_of(rank, op);
-            const PageSize held = host_.held(size);
-            const auto walk = [&](unsigned first, unsigned last) {
-                count_walks_of_host(first, size, held);
-                if (samples() || !options_.caching) return;
-                const auto entries = tables_for(rank, op.page).entries(within, size);
-                for (unsigned level = first; level >= std::max(last, leaf_level(size)); --level) {
-                    const std::uint64_t entry = entries[level - 1];
-                    const auto table = static_cast<std::uint32_t>(entry / page_bytes);
-                    // The cached entry above the first table says where the host has it.
-                    if (level < first) read_of_host(table, core);
-                    read_entry(host_.frame(table), entry, core);
-                }
-                read_of_host(pages_.frame(op.page, rank), core);
+            const auto walks = [&](unsigned first, unsigned last) {
+                walk(op, rank, size, first, last);
             };
-            tlbs_[core].access(address.raw(), held, accesses, tlb_counters_, walk);
+            tlbs_[core_of(rank, op)].access(address, host_.held(size), accesses, tlb_counters_,
+                                            walks);
         }
+    }
+    void walk(const Op& op, std::uint32_t rank, PageSize size, unsigned first, unsigned last) {
+        count_walks_of_host(first, size, host_.held(size));
+        if (samples() || !options_.caching) return;
+        const std::uint32_t core = core_of(rank, op);
+        const auto entries = tables_for(rank, op.page).entries(address_in_space(op.page), size);
+        for (unsigned level = first; level >= std::max(last, leaf_level(size)); --level) {
+            const std::uint64_t entry = entries[level - 1];
+            const auto table = static_cast<std::uint32_t>(entry / page_bytes);
+            // The cached entry above the first table says where the host has it.
+            if (level < first) read_of_host(table, core);
+            read_entry(host_.frame(table), entry, core);
+        }
+        read_of_host(pages_.frame(op.page, rank), core);
+    }
+    // Some ranks get another page size than others: from now on, each has TLBs of its own.
+    void tell_ranks_apart() {
+        const std::vector<Tlb> of_rank = std::exchange(tlbs_, {});
+        for (std::uint32_t rank = 0; rank < options_.ranks; ++rank)
+            tlbs_.insert(tlbs_.end(), of_rank.begin(), of_rank.end());
+        ranks_are_alike_ = false;
     }
     // Each entry of the host that a walk reads counts as a walk of its own, with one step. The TLB
     // has counted one already for what it holds of a page that is larger than the host's.
@@ -279,14 +299,16 @@ class NodeReplay {
                 count_cleared(first, core_of(rank, touch), std::uint64_t{lines} * frames);
                 if (frames > 1)
                     return large_.push_back({first, frames, core_of(rank, touch), used});
-                if (!(simulated ? reaches_machine(used) : options_.caching && used)) return;
-                if (part_ == Part::counted) stretch().cleared += lines;
                 const std::uint32_t frame = host_.frame(first);
+                if (!simulated) return drop(frame);
+                if (!reaches_machine(used)) return;
+                if (part_ == Part::counted) stretch().cleared += lines;
                 runs_.push(options_.sets, frame, core_of(rank, touch), AccessKind::stream_store);
                 cleared_.push_back({frame, core_of(rank, touch)});
             },
             op.thread);
         if (!large_.empty()) clear_large();
+        if (ranks_are_alike_ && !pages_.is_of_one_order(op.page)) tell_ranks_apart();
         map_in_tables(op);
     }
 
@@ -370,14 +392,26 @@ class NodeReplay {
         for (std::uint32_t i = from; i < std::min(longest, end); ++i) {
             for (const LargePage& page : large_) {
                 if (i >= page.frames) continue;
-                if (clearing_large_) phase().simulated_large += of_frame;
-                if (clearing_large_ ? reaches_machine(page.used) : options_.caching && page.used)
-                    runs_.push(options_.sets, host_.frame(page.first + i), page.core,
-                               AccessKind::stream_store);
+                const std::uint32_t frame = host_.frame(page.first + i);
+                if (!clearing_large_) {
+                    drop(frame);
+                    continue;
+                }
+                phase().simulated_large += of_frame;
+                if (reaches_machine(page.used))
+                    runs_.push(options_.sets, frame, page.core, AccessKind::stream_store);
             }
             if (runs_.lines() >= batch_lines) flush();
         }
         flush();
+    }
+
+    // A frame is cleared, which is not counted: only what caches have of it matters. Memory may be
+    // given back and cleared many times between two stretches, and the first time drops all.
+    void drop(std::uint32_t frame) {
+        const std::uint16_t group = owners_.drop(frame);
+        if (group != FrameObjects::none)
+            runs_.push(options_.sets, frame, runs_.first_core(group), AccessKind::stream_store);
     }
 
     // Says whether the job had the frame before.
@@ -409,8 +443,12 @@ class NodeReplay {
             if (part_ != Part::counted) continue;
             for (NodeMemory& memory : twin.memories()) count(memory);
         }
-        if (part_ == Part::counted && !clearing_large_) stretch().tlb += tlb_counters_;
-        tlb_counters_ = {};
+        if (part_ == Part::counted && !clearing_large_) {
+            stretch().tlb += tlb_counters_;
+            for (std::uint32_t rank = 0; rank < options_.ranks; ++rank)
+                stretch().tlb += of_each_rank_;
+        }
+        tlb_counters_ = of_each_rank_ = {};
         runs_.clear();
         cleared_.clear();
     }
@@ -438,8 +476,11 @@ class NodeReplay {
     PendingRuns runs_;
     HostMemory host_;
     std::vector<NodeTwin> twins_;
-    bool times_clearing_;             // DRAM is told of cleared pages
-    std::vector<Tlb> tlbs_;           // [core]; empty without
+    bool times_clearing_;  // DRAM is told of cleared pages
+    // Copies of a program have the same virtual addresses. As long as they have the same sizes of
+    // pages, too, and each thread stays on its core, one copy's TLBs stand for those of all.
+    bool ranks_are_alike_ = options_.numa == nullptr;
+    std::vector<Tlb> tlbs_;           // [core], or [thread] of each rank; empty without
     std::vector<PageTables> tables_;  // [rank * spaces + space]
     FrameObjects owners_;
     NodeCounters counters_;  // what all machines have in common
@@ -459,7 +500,8 @@ class NodeReplay {
         std::uint32_t frame, core;
     };
     std::vector<Cleared> cleared_;  // small frames, since the last flush
-    TlbCounters tlb_counters_;
+    // Of TLBs: all, besides those of each rank where ranks are alike.
+    TlbCounters tlb_counters_, of_each_rank_;
 };
 
 }  // namespace

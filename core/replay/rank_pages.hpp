@@ -115,6 +115,13 @@ class RankPages {
         const std::uint32_t block = block_of_.empty() ? none : block_of_[page];
         return in_large_page(block, rank) ? order_ : small_order;
     }
+    // Whether that is the same for all ranks.
+    [[nodiscard]] bool is_of_one_order(std::uint32_t page) const {
+        for (std::uint32_t rank = 1; rank < ranks_ && !block_of_.empty(); ++rank) {
+            if (order_of(page, rank) != order_of(page, 0)) return false;
+        }
+        return true;
+    }
     // A frame for the kernel's own use, as for a page table of a rank. Throws OutOfMemory.
     Frame take_frame(std::uint32_t rank);
     // visit(std::span<const RankPage>, lines) for the listed frames of a page, colour by colour, of

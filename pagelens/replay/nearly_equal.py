@@ -7,7 +7,7 @@ NEARLY from that of each machine that is replayed. Otherwise it counts what the 
 the difference between both in the sample; a line of DRAM costs the same on both.
 
 In the same way a node counts what another node counts (`Reference`), if the sample takes nearly as long on
-both.
+both. The sample has no DRAM: nodes whose time depends on its rows are replayed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pagelens.machine import FAULT_COUNTS, Times
-from pagelens.replay.run import Removed
+from pagelens.replay.run import Floats, Removed
 from pagelens.replay.stretches import CACHES, PAST_CACHES, TRANSLATION, Counts, Estimates
 from pagelens.replay.whole_node import NodeCounts
 
@@ -27,6 +27,10 @@ PLACES = (5, 10, 23, 24, 35, 46, 49, 60)
 SETS = sum(1 << place for place in PLACES)
 SHARE = len(PLACES) / 64
 NEARLY = 0.01  # of the time; no difference that is called one is as small (explain/verdict.py)
+# By which DRAM may take longer on one node than on another under the same policy. For two programs on two
+# machines, it took up to 1.06 times as long.
+ROWS_APART = 1.5
+SERIAL_NEARLY = 0.05  # of the serial time, for which no node is called slow
 FAIR = 0.1  # by which the sample may be off in the lines that pass L2, and in those of memory
 _JUDGED = ("l2_misses", "dram_lines")
 
@@ -48,8 +52,9 @@ class Reference:
     """The counts of a node, and those of its sample. Other nodes are compared with it."""
 
     node: int
+    alike: str | None  # nodes with the same frames count the same (`Placement.alike`)
     whole: NodeCounts
-    sample: NodeCounts
+    sample: NodeCounts | None  # None where a sample cannot say how long a node takes
 
     def of(self, sample: NodeCounts, times: Callable[[Counts], Times]) -> NodeCounts | None:
         """Return the counts of a node from its sample, or None if they cannot be told from it.
@@ -57,41 +62,41 @@ class Reference:
         They cannot if the sample takes another time than the reference's, or if the reference's own sample
         counts something else than all of its lines do.
         """
-        if not is_fair(self.whole.whole, self.sample.whole) or self.could_hide(times) > NEARLY:
+        whole, its = self.whole, self.sample
+        assert its is not None
+        if not is_fair(whole.whole, its.whole) or self.could_hide(its, times) > NEARLY:
             return None
-        seconds, own = times(self.whole.whole.with_row(0)), self._shifted(sample, "whole")
-        if _apart(seconds, times(own.with_row(0))) > NEARLY:
+        own = shifted(whole.whole, its.whole, sample.whole)
+        seconds = times(whole.whole.with_row(0))
+        if not _are_near(seconds, times(own.with_row(0))) or rows_decide(own, times):
             return None
         reads, writes = (
-            np.maximum(whole + (other - its) / SHARE, 0.0)
-            for whole, other, its in (
-                (self.whole.object_reads, sample.object_reads, self.sample.object_reads),
-                (self.whole.object_writes, sample.object_writes, self.sample.object_writes),
+            np.maximum(of_whole + (other - before) / SHARE, 0.0)
+            for of_whole, other, before in (
+                (whole.object_reads, sample.object_reads, its.object_reads),
+                (whole.object_writes, sample.object_writes, its.object_writes),
             )
         )
         return replace(
-            self.whole,
+            whole,
             whole=own,
-            left_out=self._shifted(sample, "left_out"),
+            left_out=shifted(whole.left_out, its.left_out, sample.left_out),
             object_reads=reads,
             object_writes=writes,
             huge_pages=sample.huge_pages,
             small_fallbacks=sample.small_fallbacks,
         )
 
-    def could_hide(self, times: Callable[[Counts], Times]) -> float:
+    def could_hide(self, its: NodeCounts, times: Callable[[Counts], Times]) -> float:
         """Return how much longer nodes could take that the sample sees no difference of, as a share.
 
         Lines that L2 is asked for, beyond those that the sample stands for, may be lines of a few hot places.
         They hit L2 here, and may all come from memory where frames conflict.
         """
         counts = self.whole.whole.with_row(0)
-        unseen = np.abs(self.sample.counts["l2_references"] / SHARE - counts["l2_references"])
+        unseen = np.abs(its.counts["l2_references"] / SHARE - counts["l2_references"])
         slowest = {**counts, **{name: counts[name] + unseen for name in PAST_CACHES}}
         return _apart(times(counts), times(slowest))
-
-    def _shifted(self, sample: NodeCounts, name: str) -> Estimates:
-        return shifted(*(getattr(of, name) for of in (self.whole, self.sample, sample)))
 
 
 def is_fair(whole: Estimates, sample: Estimates) -> bool:
@@ -101,6 +106,18 @@ def is_fair(whole: Estimates, sample: Estimates) -> bool:
         if abs(found / SHARE - expected) > FAIR * expected:
             return False
     return True
+
+
+def rows_decide(whole: Estimates, times: Callable[[Counts], Times]) -> bool:
+    """Say whether nodes could take another time because their rows of DRAM differ.
+
+    The serial time contains that of DRAM, so it always differs a little. Only the time is judged.
+    """
+    counts = whole.with_row(0)
+    if "dram_time_s" not in counts:
+        return False
+    dearer = {**counts, "dram_time_s": ROWS_APART * counts["dram_time_s"]}
+    return float(times(dearer).time_s.sum()) > (1 + NEARLY) * float(times(counts).time_s.sum())
 
 
 def nearest(
@@ -142,5 +159,14 @@ def _lines(of: Estimates) -> Counts:
 
 def _apart(one: Times, other: Times) -> float:
     """Return by how much the times of both bounds differ, as a share of the whole time."""
-    pairs = ((one.time_s, other.time_s), (one.serial_time_s, other.serial_time_s))
-    return max(float(np.abs(x - y).sum() / x.sum()) for x, y in pairs)
+    return max(_share(one.time_s, other.time_s), _share(one.serial_time_s, other.serial_time_s))
+
+
+def _are_near(one: Times, other: Times) -> bool:
+    """Say whether two nodes take equally long."""
+    serial = _share(one.serial_time_s, other.serial_time_s)
+    return _share(one.time_s, other.time_s) <= NEARLY and serial <= SERIAL_NEARLY
+
+
+def _share(one: Floats, other: Floats) -> float:
+    return float(np.abs(one - other).sum() / one.sum())

@@ -7,7 +7,7 @@ capacity: what memory moves beyond what it would move below infinite caches (com
 """
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -106,6 +106,7 @@ class NodeEngine:
         self._core_times = self._core.times if self._core is not None else None
         self._has_banks = machine.dram is not None and self._served_by == "DDR"
         self._by_replay = mechanisms_by_replay(machine)
+        self._rows = (True,) if self._has_banks else ()
         rows = (ROW_CONFLICTS,) if self._has_banks else ()
         spread = (FREQUENCY,) if machine.cores.frequency_spread is not None else ()
         self._numa: tuple[str, ...] = ()
@@ -135,17 +136,23 @@ class NodeEngine:
     def reference(self, placement: Placement, cancel: _core.CancelFlag) -> Reference | None:
         """Return what other nodes are compared with, or None where a sample cannot say how long one takes.
 
-        A sample has neither rows of DRAM nor lines between NUMA nodes. Of a short program it saves nothing.
+        A sample has no lines between NUMA nodes, nor rows of DRAM. Of a short program it saves nothing.
         """
         placed = _Placed(self, placement, cancel)
-        if self._has_banks or placed.machine.topology.nodes > 1 or not placed.in_stretches:
+        if placed.machine.topology.nodes > 1 or not placed.in_stretches:
             return None
-        return Reference(placement.node, placed.replay((), ()), placed.sample())
+        whole = placed.replay((), self._rows)
+        sample = None if nearly_equal.rows_decide(whole.whole, placed.times) else placed.sample()
+        return Reference(placement.node, placement.alike, whole, sample)
 
     def run_like(self, placement: Placement, like: Reference, cancel: _core.CancelFlag) -> Run:
         """Replay a sample, and all lines only if the sample takes another time than that of `like`."""
         placed = _Placed(self, placement, cancel)
-        near = like.whole if placement.node == like.node else like.of(placed.sample(), placed.times)
+        near = None
+        if placement.node == like.node or placement.alike == like.alike is not None:
+            near = like.whole
+        elif like.sample is not None:
+            near = like.of(placed.sample(), placed.times)
         if near is None:
             return self.run(placement, (), cancel)
         counts = near.whole.with_row(0)
@@ -223,7 +230,7 @@ class _Placed:
         """Return the program with what the kernel does to it, at the speed that it has without."""
         engine, rule = self._engine, self._placement.numa
         without = _Placed(engine, replace(self._placement, numa=FIRST_TOUCH), self._cancel)
-        found = without.replay((), (True,) if engine._has_banks else ())
+        found = without.replay((), engine._rows)
         seconds = without.times(found.whole.with_row(0), numa=found.numa).time_s
         lines = engine._programs.moved()[:, :3].sum(axis=1) / engine._ranks
         line_s = rule.longer * np.divide(seconds, lines, out=np.zeros_like(seconds), where=lines > 0)
@@ -243,16 +250,17 @@ class _Placed:
         return engine._programs.changed(self._placement.offset_bytes, changed, self._cancel)
 
     def replay(self, without: tuple[str, ...], rows: tuple[bool, ...]) -> NodeCounts:
-        """Replay without some mechanisms. DRAM has row conflicts or not, as each of `rows` says.
+        """Replay without some mechanisms. DRAM has row conflicts or not, as each of `rows` says."""
+        return self._once((without, rows), lambda: self._replayed(without, rows))
 
-        One replay counts for all nodes on which the job has the same frames.
-        """
+    def _once(self, what: object, make: Callable[[], NodeCounts]) -> NodeCounts:
+        """Return what `make` counts. It runs once for all nodes on which the job has the same frames."""
         if not self._is_shared:
-            return self._replayed(without, rows)
-        key, kept = (self._placement.alike, without, rows), self._engine._alike
+            return make()
+        key, kept = (self._placement.alike, what), self._engine._alike
         with self._engine._turns.setdefault(key, threading.Lock()):
             if key not in kept:
-                kept[key] = self._replayed(without, rows)
+                kept[key] = make()
             return kept[key]
 
     def _replayed(self, without: tuple[str, ...], rows: tuple[bool, ...]) -> NodeCounts:
@@ -274,7 +282,7 @@ class _Placed:
 
     def sample(self) -> NodeCounts:
         """Replay an eighth of the lines, without DRAM."""
-        return self._twins([()], (), nearly_equal.SETS)[()]
+        return self._once("sample", lambda: self._twins([()], (), nearly_equal.SETS)[()])
 
     def _with_copies(self, counted: NodeCounts) -> NodeCounts:
         engine = self._engine

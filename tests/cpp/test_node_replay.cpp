@@ -87,15 +87,18 @@ ListedProgram some_program(std::uint64_t seed, unsigned threads, int length) {
 // The same by the components alone: line by line, frames from the allocator as they are needed.
 class PlainNode {
   public:
-    PlainNode(const ListedProgram& program, const NodeModel& model, std::uint32_t ranks)
+    // TLBs have no excerpts here.
+    PlainNode(const ListedProgram& program, const NodeModel& model, std::uint32_t ranks,
+              std::vector<Excerpt> excerpts = {})
         : program_(program),
           ranks_(ranks),
+          excerpts_(std::move(excerpts)),
           frames_(place_by_kernel(bare(), small_order)->open({ranks, 0, 0}), ranks),
           caches_(model.caches),
           host_(model.host_page, place_by_kernel(bare(), small_order)->frames()) {
         phases_.resize(program.phases());
+        excerpts_.resize(program.phases());
         for (NodePhase& phase : phases_) {
-            phase.stretches.emplace_back().drams.resize(model.drams.size());
             phase.large_drams.resize(model.drams.size());
             phase.object_reads.resize(program.objects());
             phase.object_writes.resize(program.objects());
@@ -103,12 +106,28 @@ class PlainNode {
         drams_ = model.drams;
         if (model.tlb) tlbs_.assign(ranks * program.threads(), *model.tlb);
         tables_.resize(ranks);
+        enter(0);
         for (const Op& op : program.ops()) step(op);
-        end_phase();
+        end_part();
     }
     [[nodiscard]] const std::vector<NodePhase>& phases() const { return phases_; }
 
   private:
+    NodeStretch& stretch() {
+        auto& stretches = phases_[now_].stretches;
+        while (stretches.size() <= number_) stretches.emplace_back().drams.resize(drams_.size());
+        return stretches[number_];
+    }
+    // All ranks move so many lines.
+    void enter(std::uint64_t lines) {
+        const Excerpt::Part part = excerpts_[now_].part(phases_[now_].lines);
+        if (part != part_) end_part();
+        part_ = part;
+        if (is_counted()) number_ = excerpts_[now_].number(phases_[now_].lines);
+        phases_[now_].lines += lines;
+        if (is_counted()) stretch().lines += lines;
+    }
+    [[nodiscard]] bool is_counted() const { return part_ == Excerpt::Part::counted; }
     void map_in_tables(VirtualAddress address) {
         if (tlbs_.empty()) return;
         for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
@@ -128,10 +147,12 @@ class PlainNode {
         const auto before = frames_.find(op.page, 0);
         switch (op.kind()) {
             case OpKind::phase:
-                end_phase();
+                end_part();
                 now_ = op.page;
+                enter(0);
                 break;
             case OpKind::map_write:
+                enter(0);
                 frames_.map_write(op.page, [&](std::uint32_t rank, std::uint32_t of_guest) {
                     const std::uint32_t frame = host_.frame(of_guest);
                     phase.cleared += 64;
@@ -139,7 +160,7 @@ class PlainNode {
                     const bool fresh = !owners_.contains(frame);
                     owners_[frame] = 0;
                     if (fresh && drams_.empty()) return;
-                    phase.stretches[0].cleared += 64;
+                    if (is_counted()) stretch().cleared += 64;
                     cleared_.push_back(frame);
                     for (unsigned line = 0; line < 64; ++line)
                         use(frame, line, core(rank), AccessKind::stream_store);
@@ -158,6 +179,10 @@ class PlainNode {
             case OpKind::write_back:
             case OpKind::stream_store:
                 if (!before) break;
+                if (op.kind() != OpKind::touch)
+                    enter(std::popcount(op.lines) *
+                          std::uint64_t{frames_.shared(op.page) ? 1 : ranks_});
+                if (part_ == Excerpt::Part::skipped) break;
                 for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
                     if (op.kind() != OpKind::write_back && !tlbs_.empty())
                         translate(core(rank), rank, address,
@@ -174,7 +199,6 @@ class PlainNode {
                             op.kind() == OpKind::fetch        ? AccessKind::read
                             : op.kind() == OpKind::write_back ? AccessKind::write_back
                                                               : AccessKind::stream_store);
-                        if (rank == 0 || !frames_.shared(op.page)) ++phase.lines;
                     }
                 }
                 break;
@@ -192,15 +216,13 @@ class PlainNode {
             case OpKind::swap_threads:
                 break;
         }
-        phase.stretches[0].lines = phase.lines;
     }
     void translate(std::uint32_t core, std::uint32_t rank, VirtualAddress address, unsigned times,
                    std::uint32_t frame) {
         for (unsigned i = 0; i < times; ++i) {
             const std::uint64_t addresses[] = {address.raw()};
             const PageSize sizes[] = {PageSize::small};
-            tlbs_[core].translate(addresses, sizes, tables_[rank], phases_[now_].stretches[0].tlb,
-                                  reads_);
+            tlbs_[core].translate(addresses, sizes, tables_[rank], stretch().tlb, reads_);
             for (std::size_t step = 0; step < reads_.entries.size(); ++step) {
                 const std::uint64_t entry = reads_.entries[step];
                 const auto table = static_cast<std::uint32_t>(entry / page_bytes);
@@ -212,20 +234,24 @@ class PlainNode {
     }
     void use_of_host(std::uint32_t of_guest, std::uint32_t core) {
         if (!host_) return;
-        ++phases_[now_].stretches[0].tlb.walks[0][0];
+        ++stretch().tlb.walks[0][0];
         const std::uint64_t line = host_.entry(of_guest) / 64;
         use(static_cast<std::uint32_t>(line / 64), line % 64, core, AccessKind::read);
     }
     void use(std::uint32_t frame, std::uint64_t line, std::uint32_t core, AccessKind kind) {
         lines_.push_back({std::uint64_t{frame} * 64 + line, core, kind});
     }
-    void end_phase() {
+    void end_part() {
         NodePhase& phase = phases_[now_];
         MemoryTraffic traffic;
         for (const LineAccess& line : lines_) caches_.access(std::span(&line, 1), traffic);
         lines_.clear();
+        if (!is_counted()) {
+            caches_.reset_counts();
+            return cleared_.clear();
+        }
         for (std::size_t i = 0; i < cache_counters; ++i)
-            phase.stretches[0].caches[i] += caches_.total(static_cast<CacheCounter>(i));
+            stretch().caches[i] += caches_.total(static_cast<CacheCounter>(i));
         caches_.reset_counts();
         std::vector<std::vector<std::uint64_t>> requests(caches_.cores());
         for (const MemoryAccess& access : traffic) {
@@ -241,7 +267,7 @@ class PlainNode {
             const std::vector<std::span<const std::uint64_t>> spans(requests.begin(),
                                                                     requests.end());
             drams_[i].run(spans);
-            DramSums& sums = phase.stretches[0].drams[i];
+            DramSums& sums = stretch().drams[i];
             const auto after = drams_[i].counts();
             for (std::size_t bank = 0; bank < after.size(); ++bank) {
                 sums.reads += after[bank].reads - before[bank].reads;
@@ -258,6 +284,9 @@ class PlainNode {
 
     const ListedProgram& program_;
     std::uint32_t ranks_;
+    std::vector<Excerpt> excerpts_;  // [phase]
+    Excerpt::Part part_ = Excerpt::Part::counted;
+    std::uint64_t number_ = 0;  // of the stretch
     reference::JobFrames frames_;
     CacheHierarchy caches_;
     HostMemory host_;
@@ -698,13 +727,13 @@ class OneLargePage final : public Placement {
         class Source final : public FrameSource {
           public:
             MaybeFrame alloc(const Request& request) override {
-                if (request.order != 4) return std::exchange(large_, std::nullopt);
+                if (request.order == huge_order) return std::exchange(large_, std::nullopt);
                 return Frame(std::exchange(next_, next_ + 16));
             }
             void free(const Request&, Frame) override {}
 
           private:
-            MaybeFrame large_ = Frame(512);
+            MaybeFrame large_ = Frame(node_frames - 512);
             std::uint32_t next_ = 0;
         };
         return std::make_unique<Source>();
@@ -715,6 +744,45 @@ class OneLargePage final : public Placement {
 };
 
 }  // namespace
+
+TEST_CASE("TLBs of ranks with the same page sizes are followed once, as if each were followed") {
+    // First some pages that are too few for a large one, and then more, where ranks differ.
+    constexpr std::uint32_t many = 512, few = 20;
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t page = 0; page < many; ++page) addresses.emplace_back(page);
+    for (std::uint32_t page = 0; page < few; ++page) addresses.emplace_back(8192 + page);
+    Random random(1, 0, 0, Stream::history);
+    std::vector<Op> ops;
+    for (int i = 0; i < 3000; ++i) {
+        const std::uint32_t page = i < 1000 ? many + random.below(few) : random.below(many + few);
+        if (i % 200 == 0) ops.push_back(make_op(OpKind::unmap, page, 1));
+        ops.push_back(make_op(OpKind::map_write, page, 0, 1));
+        ops.push_back(make_op(OpKind::fetch, page, 1ull << random.below(64), 1));
+    }
+    const ListedProgram program(ops, addresses, 2, 1, 1);
+    NodeModel model = small_node(2);
+    model.tlb = small_tlb();
+    NodeReplayOptions options{2, {}};
+    const auto each_apart = std::make_shared<NumaPlacing>();
+    each_apart->cpus = {0, 1};
+    each_apart->node_of_cpu = {0, 0};
+    each_apart->end_of_node = {node_frames};
+    each_apart->policies = {NumaPolicy{}};
+    for (const bool differ : {false, true}) {
+        const auto replayed = [&] {
+            if (differ) return replay_node(program, OneLargePage(), model, options, run_on);
+            return replay_node(program, *place_by_kernel(bare(), small_order), model, options,
+                               run_on);
+        };
+        options.numa = nullptr;
+        const NodeStretch once = counted(replayed().phases[0], 0);
+        options.numa = each_apart;
+        const NodeStretch each = counted(replayed().phases[0], 0);
+        CHECK(once.tlb == each.tlb);
+        CHECK(once.caches == each.caches);
+        CHECK((each.tlb.walks_completed()[1] > 0) == differ);
+    }
+}
 
 TEST_CASE("what ranks are given is cleared to its own size, if only some get a large page") {
     std::vector<Op> ops;
@@ -783,6 +851,20 @@ TEST_CASE("excerpts of declared loops count as the whole, though what they skip 
         check_equal(fast.phases, whole.phases);
         CHECK(lines_by_phase(*program, 2) ==
               std::vector{whole.phases[0].lines, whole.phases[1].lines});
+    }
+}
+
+TEST_CASE("memory that is cleared between stretches is dropped as if each line were cleared") {
+    for (const std::uint64_t seed : {1u, 2u, 3u, 4u}) {
+        CAPTURE(seed);
+        const ListedProgram program = some_program(seed, 2, 3000);
+        const auto placement = place_by_kernel(bare(), small_order);
+        NodeModel model = small_node(4);
+        if (seed % 2 == 0) model.drams = {small_dram(RowPolicy::open)};
+        const std::vector<Excerpt> excerpts{
+            {3000, 700, 200, 100 * seed}, {}, {5000 + seed, 1000, 1, 0}};
+        const NodeCounters fast = replay_node(program, *placement, model, {2, excerpts}, run_on);
+        check_equal(fast.phases, PlainNode(program, model, 2, excerpts).phases());
     }
 }
 

@@ -121,14 +121,42 @@ def test_a_node_that_is_estimated_has_page_faults_of_its_own() -> None:
     less = {"small_faults": own["small_faults"] - 512, "large_faults": own["large_faults"] + 1}
     less_in_sample = {name: nearly_equal.SHARE * values for name, values in less.items()}
     whole = with_counts(reference.whole, less)
-    found = Reference(0, whole, with_counts(reference.sample, less_in_sample)).of(sample, placed.times)
+    assert reference.sample is not None
+    its = with_counts(reference.sample, less_in_sample)
+    found = Reference(0, None, whole, its).of(sample, placed.times)
     assert found is not None
     assert [found.counts[name].tolist() for name in less] == [own[name].tolist() for name in less]
 
 
-def test_rows_of_dram_are_not_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_are_replayed_if_their_rows_could_decide_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = load_machine(SNOOP_FILTER).with_values(SMALL)
     simulation = Simulation(declared("shallow", 8 * MEBIBYTE, 2), machine, ranks=1)
-    placement = simulation.place(policies["random"], Node(machine, 1, 0))
+    first, second = (simulation.place(policies["random"], Node(machine, 1, node)) for node in (0, 1))
     monkeypatch.setattr(_Placed, "sample", lambda _: pytest.fail("a sample was replayed"))
-    assert simulation.reference(placement, CancelFlag()) is None
+    reference = simulation.reference(first, CancelFlag())
+    assert reference is not None
+    assert_same(simulation.run_like(second, reference, CancelFlag()), simulation.run(second))
+
+
+def test_nodes_are_estimated_if_their_rows_cannot_decide_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DRAM has time enough: the cores take longer."""
+    machine = load_machine(SNOOP_FILTER).with_values({**SMALL, "cores.instructions_per_cycle": 0.5})
+    simulation = Simulation(declared("stencil", 8 * MEBIBYTE, 2), machine, ranks=1)
+    first, second = (simulation.place(policies["random"], Node(machine, 1, node)) for node in (0, 1))
+    reference = simulation.reference(first, CancelFlag())
+    assert reference is not None
+    replayed = simulation.run(second)
+    monkeypatch.setattr(_Placed, "replay", lambda *_: pytest.fail("all lines were replayed"))
+    estimated = simulation.run_like(second, reference, CancelFlag())
+    assert estimated.times.time_s == pytest.approx(replayed.times.time_s, rel=0.001)
+    assert estimated.times.serial_time_s == pytest.approx(replayed.times.serial_time_s, rel=0.02)
+
+
+def test_nodes_with_the_same_frames_count_the_same_without_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = load_machine(SNOOP_FILTER).with_values(SMALL)
+    simulation = Simulation(declared("shallow", 8 * MEBIBYTE, 2), machine, ranks=1)
+    first, second = (simulation.place(policies["contiguous"], Node(machine, 1, node)) for node in (0, 1))
+    reference = simulation.reference(first, CancelFlag())
+    assert reference is not None
+    monkeypatch.setattr(_Placed, "sample", lambda _: pytest.fail("a sample was replayed"))
+    assert_same(simulation.run_like(second, reference, CancelFlag()), simulation.run(second))
