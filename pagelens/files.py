@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from io import BytesIO
@@ -12,6 +13,8 @@ from pagelens.errors import Failure
 
 if TYPE_CHECKING:
     import polars as pl
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a full disk, quota, or limit of a file's size
 
 
 def write_whole(final: Path, write: Callable[[Path], object]) -> None:

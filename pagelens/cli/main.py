@@ -1,6 +1,5 @@
 """The command line: it routes to the commands, and turns our errors into one line and an exit status."""
 
-import errno
 import importlib
 import io
 import logging
@@ -17,12 +16,11 @@ from typer.core import TyperCommand, TyperGroup
 import pagelens
 from pagelens.cli.help import shape_help
 from pagelens.errors import PagelensError
+from pagelens.files import NO_ROOM
 from pagelens.interrupts import ending_at_once
 
 FOLDER = Path(__file__).parent / "commands"
 _HEAD = re.compile(r'"""`pagelens (?P<name>[a-z-]+)`: (?P<line>.*?\.)(""")?')
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 ORDER = ("trace", "explain", "place")  # shown first in the list of commands; the rest follow by name
 
@@ -153,7 +151,7 @@ def main() -> None:
             print(_if_library_is_old(), end="", file=sys.stderr)
         status = 1
     except OSError as error:
-        if error.errno not in _NO_ROOM or error.filename is not None:
+        if error.errno not in NO_ROOM or error.filename is not None:
             raise
         print(
             f"pagelens: output cannot be written ({error.strerror}); make room, or write it elsewhere",

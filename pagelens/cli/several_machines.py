@@ -1,15 +1,16 @@
 """Explains one program on several machines, which `explain --machine A,B` names."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from pagelens.accesses import JobWorkload, TraceRequest, TraceWorkload, Workload
 from pagelens.api import Ensemble, explain
 from pagelens.cli.source import OUTPUT, Source, choose_source, name_of, name_of_declared
-from pagelens.errors import UsageError
+from pagelens.errors import Interrupted, PagelensError, UsageError
 from pagelens.explain import Explanation, write_outputs
 from pagelens.machine import HERE, choose_machine
 from pagelens.spelling import printable
@@ -20,6 +21,15 @@ class OnMachine(NamedTuple):
 
     explanation: Explanation
     directory: Path
+
+
+@dataclass
+class OnMachines:
+    """What came of the machines that were named."""
+
+    done: list[OnMachine] = field(default_factory=list)
+    failed: list[PagelensError] = field(default_factory=list)  # each names its machine
+    left_out: list[str] = field(default_factory=list)  # machines without an explanation
 
 
 def machine_names(text: str | None, others: Mapping[str, object]) -> list[str]:
@@ -49,10 +59,12 @@ def explain_on(
     quiet: bool,
     command: str,
     run: Callable[[Source], Ensemble],
-) -> Iterator[OnMachine]:
-    """Yield the explanation on each machine. A program is traced once, on the way to the first.
+) -> OnMachines:
+    """Return the explanation on each machine. A program is traced once, on the way to the first.
 
-    `run` simulates, and `command` is the command that reproduces it.
+    `run` simulates, and `command` is the command that reproduces it. What fails on the first machine is
+    raised. Ctrl-C ends the work, and a machine that cannot be simulated is left out: both are kept for the
+    end, after what the others found.
     """
     machines = [choose_machine(name).machine for name in names]  # which refuses before the program runs
     for machine in machines:
@@ -63,15 +75,36 @@ def explain_on(
         target = Path(request.command[0]) if request.command else Path()
         name = name_of_declared(workload, size) if workload else name_of(target).removesuffix(".trace")
         output = OUTPUT / name
-    for machine in machines:
+    found = OnMachines()
+    for number, machine in enumerate(machines, 1):
+        if not quiet and sys.stderr.isatty():
+            print(f"{machine.name} ({number} of {len(machines)}):", file=sys.stderr)
         folder = output / machine.name
-        with choose_source("explain", request, workload, size, machine, ranks, None, folder, quiet) as source:
-            ensemble = run(source)
-            explanation = explain(ensemble, command)
-            write_outputs(explanation, ensemble, source.directory)
-            if isinstance(source.program, TraceWorkload):
-                request = replace(request, command=[str(source.program.path)])
-            yield OnMachine(explanation, source.directory)
+        try:
+            with choose_source(
+                "explain", request, workload, size, machine, ranks, None, folder, quiet
+            ) as source:
+                if isinstance(source.program, TraceWorkload):
+                    request = replace(request, command=[str(source.program.path)])
+                try:
+                    ensemble = run(source)
+                except Interrupted as error:  # the nodes that are done give the answer so far
+                    if error.partial is None:
+                        raise
+                    ensemble = error.partial
+                    found.failed.append(error)
+                explanation = explain(ensemble, command)
+                found.done.append(OnMachine(explanation, source.directory))
+                write_outputs(explanation, ensemble, source.directory)
+        except PagelensError as error:
+            if not found.done:
+                raise
+            found.failed.append(type(error)(f"{machine.name}: {error}"))
+        if any(isinstance(error, Interrupted) for error in found.failed):
+            break
+    explained = {of.explanation.machine.name for of in found.done}
+    found.left_out += [machine.name for machine in machines if machine.name not in explained]
+    return found
 
 
 def how_elsewhere(program: Workload, workload: str | None, size: str | None, machine: str | None) -> str:

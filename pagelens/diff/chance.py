@@ -25,19 +25,19 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Change:
-    """The ratio of a quantile of B to the same quantile of A."""
+    """The ratio of a quantile of B to the same quantile of A. Where a value is zero, there is no ratio."""
 
     a: float
     b: float
-    ratio: float
-    low: float
-    high: float
-    p: float | None  # None if there are too few values for a test
+    ratio: float | None
+    low: float | None
+    high: float | None
+    p: float | None  # None if there are too few values for a test, or no ratio
 
     @property
     def apart(self) -> bool:
         """Return whether the interval leaves out 1."""
-        return not self.low <= 1 <= self.high
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
 
 def sure(changes: Sequence[Change]) -> list[bool]:
@@ -73,13 +73,15 @@ def change(
     if x.size == y.size and bool((x == y).all()):  # equal whatever chance does, as a model's times are
         value = float(np.quantile(x, quantile))
         return Change(value, value, 1.0, 1 / (1 + error), 1 + error, 1.0)
+    before, after = float(np.quantile(x, quantile)), float(np.quantile(y, quantile))
+    if min(x.min(), y.min()) <= 0:
+        return Change(before, after, None, None, None, None)
     rng = np.random.default_rng(_SEED)
     picks_a = rng.integers(0, x.size, (BOOTSTRAP_RESAMPLES, x.size))
     picks_b = picks_a if paired else rng.integers(0, y.size, (BOOTSTRAP_RESAMPLES, y.size))
     ratios = np.quantile(y[picks_b], quantile, axis=1) / np.quantile(x[picks_a], quantile, axis=1)
     tail = (1 - CONFIDENCE) / 2
     low, high = (float(bound) for bound in np.quantile(ratios, [tail, 1 - tail]))
-    before, after = float(np.quantile(x, quantile)), float(np.quantile(y, quantile))
     ratio = after / before
     return Change(
         before,

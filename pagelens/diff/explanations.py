@@ -177,6 +177,12 @@ def _sentences(a: SavedExplanation, b: SavedExplanation, baseline: str, tables: 
     by_name = {table.name: table for table in tables}
     row = by_name["times"].row(baseline)
     machines = a.machine.name, b.machine.name
+    if row.ratio is None:
+        yield (
+            f"Under '{baseline}' A takes {format_time(row.a or 0)} and B {format_time(row.b or 0)}, which "
+            "have no ratio."
+        )
+        return
     interval = f"{row.ratio_low:.2f}x to {row.ratio_high:.2f}x"
     few = f" ({row.note})" if row.note else ""
     if machines[0] != machines[1]:

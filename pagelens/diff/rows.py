@@ -20,6 +20,9 @@ def sampled_rows(
 
 def _sampled(name: str, found: Change, is_sure: bool, threshold: float, more_is_worse: bool) -> Row:
     verdict: Verdict = "unsure"
+    if found.ratio is None:
+        verdict = "same" if found.a == found.b else "unsure"
+        return Row(name=name, a=found.a, b=found.b, ratio=None, verdict=verdict, note="zero has no ratio")
     if is_sure:
         verdict = "more" if found.ratio > 1 else "less"
     elif found.a == found.b:

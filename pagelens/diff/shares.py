@@ -44,7 +44,7 @@ def share_tables(a: SavedExplanation, b: SavedExplanation, policies: list[str], 
         )
         for policy in policies
         for name, quantile in (("median", 0.5), ("slow nodes", 0.95))
-        if (policy, quantile) != (baseline, 0.5)
+        if (policy, quantile) != (baseline, 0.5) and min(x, y) > 0
     ]
     title = f"Times, as multiples of the median under '{baseline}'"
     times = Table(name="times", title=title, unit="x", counted=False, rows=rows)
@@ -67,11 +67,12 @@ def shares_in_words(a: SavedExplanation, b: SavedExplanation, baseline: str) -> 
     )
     if not baseline:
         return
-    spreads = [_quantile(of, baseline, 0.95) / _quantile(of, baseline, 0.5) for of in (a, b)]
-    yield (
-        f"Under '{baseline}', slow nodes (95th percentile) take {spreads[0]:.2f}x as long as the median node "
-        f"in A, and {spreads[1]:.2f}x in B."
-    )
+    slow, medians = ([_quantile(of, baseline, quantile) for of in (a, b)] for quantile in (0.95, 0.5))
+    if min(medians) > 0:
+        yield (
+            f"Under '{baseline}', slow nodes (95th percentile) take {slow[0] / medians[0]:.2f}x as long as "
+            f"the median node in A, and {slow[1] / medians[1]:.2f}x in B."
+        )
     yield f"{_largest_loss(a, baseline, 'A')} {_largest_loss(b, baseline, 'B')}".strip()
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +17,7 @@ import polars as pl
 from pagelens.ensemble.pieces import Piece
 from pagelens.ensemble.result import TABLES, Tables
 from pagelens.errors import Failure
+from pagelens.files import NO_ROOM
 
 
 def key_of(parts: Mapping[str, object]) -> str:
@@ -45,17 +47,23 @@ class ShardStore:
             raise _cannot_write(self.directory, error) from error
 
     def write(self, piece: Piece, tables: Tables) -> None:
-        """Write a shard beside its name and rename it, so that it is complete under its name."""
+        """Write a shard beside its name and rename it, so that it is complete under its name.
+
+        A shard for which the disk has no room is kept in memory alone: the answer does not depend on it.
+        """
         final = self.directory / piece.name
         partial = final.with_suffix(".partial")
         try:
             partial.mkdir()
             for name in TABLES:
                 if tables[name].height:
-                    tables[name].write_parquet(partial / f"{name}.parquet", statistics=False)
+                    content = BytesIO()  # Polars' own errors of writing a file are no OSErrors
+                    tables[name].write_parquet(content, statistics=False)
+                    (partial / f"{name}.parquet").write_bytes(content.getbuffer())
             os.rename(partial, final)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise _cannot_write(final, error) from error
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise _cannot_write(final, error) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
         self._read[piece] = tables

@@ -4,6 +4,7 @@ from .cause_words import (
     interaction_in_words as interaction_in_words,
     mean_in_words as mean_in_words,
 )
+from .conclusion import LONGER_RUN as LONGER_RUN, is_too_short as is_too_short
 from .job_cost import job_cost_in_words as job_cost_in_words
 from .model import (
     Distribution as Distribution,

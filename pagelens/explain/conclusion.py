@@ -16,6 +16,7 @@ from pagelens.explain.model import (
     CollisionRecord,
     Conclusion,
     Distribution,
+    Explanation,
     MachineRecord,
     ProgramRecord,
     RemedyGain,
@@ -45,6 +46,10 @@ from pagelens.units import format_share, format_time
 # shorter than ten starts varies more by its start than by a change that is shorter than one start.
 _START_S = 1e-3
 _SHORT_S = 10 * _START_S
+LONGER_RUN = (
+    f"The kernel alone takes about {format_time(_START_S)} to start a process (measured). Explain a longer "
+    "run."
+)
 # If a smaller share of the run's lines was simulated, whole parts of the run may be missing.
 _FEW_LINES = 0.05
 
@@ -141,6 +146,12 @@ def conclude(
     return Conclusion(placement_matters=True, sentences=sentences)
 
 
+def is_too_short(e: Explanation) -> bool:
+    """Return whether placement does not matter because the run is too short."""
+    base = e.distribution(e.baseline)
+    return _too_short(base, _largest_effect(base, e.distributions, e.remedies), e.program)
+
+
 def _too_short(base: Distribution, most: float, program: ProgramRecord) -> bool:
     """Return whether a whole run is shorter than a start, or so short that placement changes less than one.
 
@@ -154,8 +165,8 @@ def _too_short(base: Distribution, most: float, program: ProgramRecord) -> bool:
 def _short_in_words(base: Distribution, most: float) -> str:
     return (
         f"This run is too short for page placement to matter: it takes {format_time(base.median_s)}, and "
-        f"placement changes at most {format_time((most - 1) * base.median_s)} of it (modelled). The kernel "
-        f"alone takes about {format_time(_START_S)} to start a process (measured). Explain a longer run."
+        f"placement changes at most {format_time((most - 1) * base.median_s)} of it (modelled). "
+        f"{LONGER_RUN}"
     )
 
 

@@ -90,6 +90,29 @@ def test_pairs_show_what_the_spread_of_nodes_hides() -> None:
     assert sure([change(a.tolist(), b.tolist())]) == [False]
 
 
+@pytest.mark.parametrize("zero", [0, 1])
+@pytest.mark.parametrize("quantile", [0.5, 0.95])
+def test_a_time_of_zero_has_no_ratio(zero: int, quantile: float) -> None:
+    """And no warning: pytest makes one an error."""
+    samples = [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]] * 2
+    samples[zero] = [0.0] * 6
+    found = change(*samples, quantile, paired=True)
+    assert (found.ratio, found.low, found.high, found.p) == (None, None, None, None)
+    assert sure([found]) == [False]
+
+
+@pytest.mark.parametrize("program", ["", "other"])
+def test_explanations_of_zero_durations_are_compared(data: dict[str, Any], program: str) -> None:
+    after = slower(data, 0)
+    after["program"]["name"] = program or after["program"]["name"]
+    if program:
+        after["objects"] = []
+    found = compared(data, after)
+    assert not found.slower
+    assert "no ratio" in " ".join(found.sentences) or program
+    assert render(found)
+
+
 def test_an_error_as_large_as_the_ratio_leaves_it_above_zero() -> None:
     found = change([1.0, 1.1, 1.2], [2.0, 2.1, 2.2], error=1.5)
     assert 0 < found.low < 1 < found.ratio < found.high

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,18 @@ def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(Failure, match="--output: cannot write"):
         ShardStore(tmp_path / "file", "key")
+
+
+def test_a_shard_without_room_is_kept_in_memory_alone(
+    tmp_path: Path, full_disk: Callable[[int], None]
+) -> None:
+    store = ShardStore(tmp_path, "key")
+    full_disk(100)
+    run_pieces(pieces(2), Simulation(), store)
+    again = Simulation()
+    assert run_pieces(pieces(2), again, store).objects["node"].to_list() == [0] * 3 + [1] * 3
+    assert again.ran == []
+    assert list(store.directory.iterdir()) == []
 
 
 def test_tables_hold_their_schema(tmp_path: Path) -> None:

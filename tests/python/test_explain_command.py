@@ -19,7 +19,10 @@ import pytest
 from machine_roles import CACHE_MODE
 from small_program import MACHINE, SWEEPS
 
-from pagelens.errors import Failure
+from pagelens.api import Ensemble
+from pagelens.cli.commands import explain as explain_module
+from pagelens.cli.source import Source
+from pagelens.errors import Failure, Interrupted
 from pagelens.output_directory import LOCK, claim_directory
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -341,6 +344,34 @@ def test_several_machines_are_answered_in_one_table(explain: Run, in_process: Ru
         assert why in in_process("explain", *words, *DECLARED).stderr
 
 
+def test_a_machine_that_fails_or_an_interrupt_leaves_what_the_others_found(
+    in_process: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("first", "small", "third", "fourth")
+    for name in names:
+        text = MACHINE.replace('name = "small"', f'name = "{name}"')
+        (tmp_path / f"{name}.toml").write_text(text.replace("384 MiB", "32 MiB") if name == "small" else text)
+    words = ("explain", "--machine", ",".join(f"{name}.toml" for name in names), *DECLARED)
+    done = in_process(*words)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("pagelens: small: --size: ")
+    said = " ".join(done.stdout.split("\n\n")[0].split())
+    assert said.startswith("On third, a median node takes 1.00x as long as on first ")
+    assert said.endswith("Not simulated: small.")
+
+    def interrupted(source: Source, *_: Any, **settings: Any) -> Ensemble:
+        if settings["output"].name == "third":
+            raise Interrupted("stopped early")
+        return simulate(source, *_, **settings)
+
+    simulate = explain_module.simulate
+    monkeypatch.setattr(explain_module, "simulate", interrupted)
+    done = in_process(*words)
+    assert done.returncode == 130
+    assert [line.split(":")[1] for line in done.stderr.splitlines()] == [" small", " third"]
+    assert "Not simulated: small, third, fourth." in " ".join(done.stdout.split("\n\n")[0].split())
+
+
 def test_an_unreadable_trace_is_one_line_and_status_1(explain: Run, tmp_path: Path) -> None:
     (tmp_path / "app.trace").write_bytes(b"not a trace")
     for name in ("app.trace", "missing.trace"):
@@ -361,6 +392,20 @@ def test_an_output_in_the_way_is_one_line_and_status_1(explain: Run, tmp_path: P
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "--output" in done.stderr
     assert (tmp_path / "taken").read_text() == "a file"
+
+
+@pytest.mark.parametrize("machines", ["small.toml", "small.toml,other.toml"])
+def test_a_full_disk_takes_nothing_from_the_terminal(
+    in_process: Run, tmp_path: Path, full_disk: Callable[[int], None], machines: str
+) -> None:
+    (tmp_path / "small.toml").write_text(MACHINE)
+    (tmp_path / "other.toml").write_text(MACHINE.replace('name = "small"', 'name = "other"'))
+    full_disk(100_000)  # all but the report fit
+    done = in_process("explain", "--machine", machines, *DECLARED)
+    assert (done.returncode, done.stderr.count("\n")) == (1, machines.count(",") + 1)
+    assert "report.html (File too large); free some space" in done.stderr
+    assert done.stdout.startswith("Page placement matters" if "," not in machines else "On other, a median")
+    assert "Not simulated" not in done.stdout
 
 
 def test_ctrl_c_gives_the_answer_so_far_and_the_same_command_goes_on(

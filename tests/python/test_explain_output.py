@@ -3,10 +3,10 @@
 import dataclasses
 import json
 import re
-import resource
 import shutil
 import subprocess
 import textwrap
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -365,15 +365,11 @@ def test_outputs_are_whole_files(explanation: Explanation, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("most", [100, 100_000])  # bytes of a file: no table fits, all but the report do
 def test_outputs_without_room_are_one_failure_and_no_pieces(
-    explanation: Explanation, tmp_path: Path, most: int
+    explanation: Explanation, tmp_path: Path, most: int, full_disk: Callable[[int], None]
 ) -> None:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
-    try:
-        with pytest.raises(Failure, match=r"--output: cannot write .* \(File too large\); free some space"):
-            write_outputs(explanation, synthetic.ensemble(nodes=24), tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    full_disk(most)
+    with pytest.raises(Failure, match=r"--output: cannot write .* \(File too large\); free some space"):
+        write_outputs(explanation, synthetic.ensemble(nodes=24), tmp_path)
     assert {path.suffix for path in tmp_path.iterdir()} == ({".parquet", ".json"} if most > 100 else set())
 
 

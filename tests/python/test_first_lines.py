@@ -90,3 +90,54 @@ def test_different_numbers_of_copies_stand_beside_the_ratio(explanation: Explana
     first, many = " ".join(text.split("\n\n")[0].split()), explanation.program.ranks
     assert first.startswith("On other, a median node with 1 copy of the program takes 1.00x as long as ")
     assert f"as one with {many} copies on {explanation.machine.name} (95% interval " in first
+
+
+def on(machine: str, e: Explanation) -> Explanation:
+    """The same explanation on a machine of another name."""
+    return e.model_copy(update={"machine": e.machine.model_copy(update={"name": machine})})
+
+
+def several(explanations: list[Explanation], left_out: tuple[str, ...] = ()) -> str:
+    first, *others = explanations
+    folders = [Path("pagelens-out/a-program-with-a-long-name") / of.machine.name for of in explanations]
+    return render_machines(explanations, [diff(first, of) for of in others], folders, left_out)
+
+
+def test_several_machines_say_too_that_the_run_is_too_short() -> None:
+    whole = explain(lasting(1)).distribution("aged").median_s
+    short, long = explain(lasting(150e-6 / whole)), explain(lasting(1))
+    text = several([on("a", short), on("b", long)])
+    first = " ".join(text.split("\n\n")[0].split())
+    assert first.startswith(
+        "This run is too short on a for page placement to matter. The kernel alone takes "
+    )
+    both = " ".join(several([on("a", short), on("b", short)]).split("\n\n")[0].split())
+    assert both.startswith("This run is too short for page placement to matter. ")
+    assert "too short" not in several([on("a", long), on("b", long)])
+
+
+def test_of_many_machines_the_sentences_name_the_fastest_and_the_slowest(
+    explanation: Explanation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slower, faster = (explain(lasting(factor)) for factor in (2, 0.5))
+    many = [on(f"machine-{number}", explanation) for number in range(5)]
+    text = several([*many, on("slow", slower), on("fast", faster)], ("missing",))
+    first, rows, where = text.split("\n\n")
+    said = " ".join(first.split())
+    assert said.startswith("Of 7 machines, a median node is fastest on fast and slowest on slow. On slow, ")
+    assert said.count("a median node takes") == 2
+    assert said.endswith(" Not simulated: missing.")
+    assert len(rows.splitlines()) == 9
+    assert where.startswith("Reports: pagelens-out/a-program-with-a-long-name/MACHINE/report.html\n")
+    for columns in (80, 50):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        text = several([on("sandy-bridge-two-socket", explanation), on("b", explanation)])
+        _, first, second = text.split("\n\n")[1].splitlines()[:3]
+        assert first.startswith("sandy-bridge-two-socket " if columns == 80 else "sandy-bridge-tw")
+        assert second.startswith("b ")
+        printed = text.splitlines()
+        assert max(map(len, [line for line in printed if "report.html" not in line])) <= max(columns, 71)
+        start = next(number for number, line in enumerate(printed) if "pagelens diff" in line)
+        command = " ".join("\n".join(printed[start:]).replace("\\\n", "").split())
+        folder = "pagelens-out/a-program-with-a-long-name"
+        assert command == f"pagelens diff {folder}/sandy-bridge-two-socket {folder}/b"

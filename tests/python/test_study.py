@@ -20,9 +20,10 @@ from traced_program import GOLDEN
 
 import pagelens as pl
 from pagelens import statistics
+from pagelens.cli.text import study as study_text
 from pagelens.ensemble.code_digest import code_digest
 from pagelens.interrupts import ctrl_c_sets
-from pagelens.study import effects_of, indices_of, sentences, slurm
+from pagelens.study import Effect, Index, effects_of, indices_of, sentences, slurm
 from pagelens.study.design import design
 from pagelens.study.inputs import Range, as_number, parse_input
 from pagelens.study.parts import command_of_part
@@ -243,6 +244,24 @@ def test_each_point_is_what_simulate_and_explain_say_of_it(file: Path) -> None:
     for row in rows.iter_rows(named=True):
         assert row["times_s"] == expected[row["policy"]].times_s
         assert row["gain"] == expected[row["policy"]].gain_median
+
+
+@pytest.mark.parametrize("columns", [120, 80, 50])
+def test_the_tables_of_a_study_show_whole_names(
+    file: Path, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = pl.study(file, progress=False)
+    names = ["memory_side_cache.ways", "fast_memory.bandwidth", "size"]
+    effects = [Effect(name, ["sandy-bridge-two-socket", "20 GB/s"], [1.0, 1.5], 0.5) for name in names]
+    part = (0.62, 0.5, 0.7)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(study_text, "effects_of", lambda _: effects)
+    monkeypatch.setattr(study_text, "indices_of", lambda _: [Index(name, part, part) for name in names])
+    _, _, *tables = study_text.render_result(found).rstrip().split("\n\n")
+    assert len(tables) == 2
+    for rendered in tables:
+        assert [line.split()[0] for line in rendered.splitlines() if line.split()[0] in names] == names
+        assert max(map(len, rendered.splitlines())) <= columns
 
 
 def test_traces_histories_and_ages_are_inputs(tmp_path: Path) -> None:

@@ -254,15 +254,16 @@ def explain_command(
             )
 
         again = printable(shlex.join(["pagelens", *sys.argv[1:]]))
-        done = list(explain_on(names, request, workload, size, ranks, output, quiet, again, run))
+        found = explain_on(names, request, workload, size, ranks, output, quiet, again, run)
         if not quiet:
-            each = [of.explanation for of in done]
-            print(
-                render_machines(
-                    each, [diff(each[0], other) for other in each[1:]], [of.directory for of in done]
-                ),
-                end="",
-            )
+            each = [of.explanation for of in found.done]
+            differences = [diff(each[0], other) for other in each[1:]]
+            folders = [of.directory for of in found.done]
+            print(render_machines(each, differences, folders, found.left_out), end="")
+        for error in found.failed[:-1]:
+            print(f"pagelens: {error}", file=sys.stderr)
+        if found.failed:
+            raise found.failed[-1]
         return
     with refused_once(rank):
         taken = choose_machine(machine)
@@ -282,10 +283,10 @@ def explain_command(
     if rank is not None and not rank.reports:
         trace_for_job(request, output, rank)
         return
-    found = choose_source(
+    chosen_source = choose_source(
         "explain", request, workload, size, stated, ranks, full_size, output, quiet, rank=rank
     )
-    with found as source:
+    with chosen_source as source:
         choose_phase(phase, source.program, "--phase")  # for an error that names the option
         stopped, beside = None, None
         if timed:
@@ -323,8 +324,12 @@ def explain_command(
         explanation = explain(ensemble, printable(shlex.join(command)), beside, tried)
         if job_nodes is not None:
             explanation = explanation.model_copy(update={"job_cost": job_cost(ensemble, job_nodes)})
-        report = write_outputs(explanation, ensemble, source.directory)
-        planned = write_nodes_plan(explanation, source.program, stated, source.directory)
+        report, planned, unwritten = None, None, None
+        try:
+            report = write_outputs(explanation, ensemble, source.directory)
+            planned = write_nodes_plan(explanation, source.program, stated, source.directory)
+        except Failure as error:  # a full disk takes nothing from the terminal
+            unwritten = error
         own_files: list[str] = []
         if buffered and stopped is None:
             direct, dropped = (
@@ -357,7 +362,10 @@ def explain_command(
             print("\n".join(wrap(sentence)))
         if planned is not None:
             print("\n".join(wrap(planned.sentence)))
-        print(f"Report: {report}")
+        if report is not None:
+            print(f"Report: {report}")
+    if unwritten is not None:
+        raise unwritten
     if stopped is not None:
         raise stopped
     if program is not None and target:

@@ -1,6 +1,6 @@
 """A study on a terminal: the answer first, then what each input changes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pagelens.cli.text.tables import count_noun, join_sections, table, wrap
@@ -27,8 +27,6 @@ def render_result(found: StudyResult) -> str:
 
 
 def _effects(found: StudyResult, decided: list[Effect]) -> Iterator[str]:
-    room = terminal_width() - 2 * 10 - 10 - 4
-    widths = (room - 2 * (room // 3), -9, -10, room // 3, -10, room // 3)
     rows = [
         (
             effect.name,
@@ -40,7 +38,7 @@ def _effects(found: StudyResult, decided: list[Effect]) -> Iterator[str]:
         )
         for effect in decided
     ]
-    yield from table(("input", "variance", "least", "", "most", ""), rows, widths)
+    yield from _with_whole_names(("input", "variance", "least", "", "most", ""), rows, (-9, -9, 0, -9, 0))
 
 
 def _indices(indices: list[Index]) -> Iterator[str]:
@@ -52,7 +50,28 @@ def _indices(indices: list[Index]) -> Iterator[str]:
         for each in indices
     ]
     heads = ("share of the variance", "alone (95%)", "with others (95%)")
-    yield from table(heads, rows, (terminal_width() - 2 * 24 - 4, -24, -24))
+    yield from _with_whole_names(heads, rows, (-21, -21))
+
+
+def _with_whole_names(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int]
+) -> Iterator[str]:
+    """Yield a table whose first column is never cut: without room beside its figures, it stands above them.
+
+    Columns of width 0 become as wide as their text, and share the terminal if that is too wide.
+    """
+    name, *needed = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    free = terminal_width() - sum(1 + abs(width) for width in widths)
+    flexible = [length for length, width in zip(needed, widths, strict=True) if not width]
+    above = name + sum(flexible) > free
+    most = (free - 1) // len(flexible) if above and flexible else free  # 1: the lines are indented by two
+    columns = [width or min(length, most) for length, width in zip(needed, widths, strict=True)]
+    if not above:
+        yield from table(heads, rows, (name, *columns))
+        return
+    figures = table(heads[1:], [row[1:] for row in rows], columns, indent="  ")
+    for first, line in zip((heads[0], *(row[0] for row in rows)), figures, strict=True):
+        yield from (first, line)
 
 
 def render_status(so_far: Status) -> str:

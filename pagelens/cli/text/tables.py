@@ -23,6 +23,12 @@ def wrap(text: str, indent: str = "", hanging: str | None = None) -> list[str]:
     )
 
 
+def command(words: Sequence[str]) -> Iterator[str]:
+    """Yield a command for a shell. If a line has no room for it, each word has its own."""
+    whole = f"  {' '.join(words)}"
+    yield whole if len(whole) <= terminal_width() else "  " + " \\\n    ".join(words)
+
+
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[int], indent: str = ""
 ) -> Iterator[str]:
