@@ -21,6 +21,7 @@ from .trace_notes import (
     end_lines as end_lines,
     nothing_to_explain as nothing_to_explain,
 )
+from .trace_result import NoTrace as NoTrace
 from .tracer import (
     DEFAULT_BUDGET as DEFAULT_BUDGET,
     STDERR as STDERR,

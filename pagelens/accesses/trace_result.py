@@ -13,6 +13,10 @@ from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
 
 
+class NoTrace(Failure):
+    """The program ran, and nothing of its trace could be written."""
+
+
 @dataclass(slots=True)
 class TracedProgram:
     """One of the programs that ran. A process may execute several programs, one after another."""
@@ -81,7 +85,8 @@ def partial_of(path: Path) -> Path:
 def read_status(text: str, pid: int, result: TraceResult, began: bool = True) -> None:
     """Take in what the tracer reported (tracer/status.hpp). Traces of killed programs get their final names.
 
-    Raises Failure, or Interrupted if the program did not get to run.
+    Raises Failure, NoTrace if the trace could not be written, or Interrupted if the program did not get to
+    run.
     """
     facts = [line.split(" ", 2) for line in text.split("\n") if line]
     programs, error = _programs(facts, result)
@@ -105,7 +110,7 @@ def read_status(text: str, pid: int, result: TraceResult, began: bool = True) ->
     for program in programs:
         if program.error and not program.path.exists():
             reason = f"{os.strerror(program.error)}; {remedy_of(program.error)}"
-            raise Failure(f"trace {program.path}: {reason}")
+            raise NoTrace(f"trace {program.path}: {reason}")
     result.programs = programs
     if first is not None:
         result.keep(first)

@@ -11,6 +11,7 @@ from pathlib import Path
 from pagelens.accesses import (
     CutOf,
     JobWorkload,
+    NoTrace,
     TraceRequest,
     Workload,
     await_traces,
@@ -178,7 +179,11 @@ def trace_for_job(request: TraceRequest, output: Path | None, rank: LaunchedRank
     name = name_of(Path(request.command[0]))
     with begin_trace(output or OUTPUT / name, name, rank) as path:
         request = replace(request, output=str(path))
-        result = trace_program(request)
+        try:
+            result = trace_program(request)
+        except NoTrace as error:
+            _do_without(path, rank, error)
+            return
     for line in describe_end(result, request):
         print(f"pagelens: rank {rank.number}: {line}", file=sys.stderr)
 
@@ -189,9 +194,12 @@ def _job(
     """Trace this rank's program, and return the job of all ranks of the node whose traces come."""
     since = launch_began(directory)
     with begin_trace(directory, name, rank) as path:
-        _trace(request, path, quiet, of_job=True)
+        try:
+            _trace(request, path, quiet, of_job=True)
+        except NoTrace as error:
+            _do_without(path, rank, error)
     every = [path_of_rank(directory, name, other) for other in range(rank.ranks_on_node)]
-    come = await_traces(every, since, tell=_say_who_runs)
+    come = [path for path in await_traces(every, since, tell=_say_who_runs) if path.stat().st_size]
     if missing := [str(number) for number, path in enumerate(every) if path not in come]:
         print(
             f"pagelens: no trace came of rank {', '.join(missing)} of this node; the others are explained",
@@ -206,6 +214,12 @@ def _job(
     if not found:
         raise Failure("no rank of this node has a trace with accesses; there is nothing to explain")
     return JobWorkload(found)
+
+
+def _do_without(path: Path, rank: LaunchedRank, error: NoTrace) -> None:
+    """Say why a rank has no trace, and let nobody wait for one. The ranks may have filled one disk."""
+    print(f"pagelens: rank {rank.number}: {error}", file=sys.stderr)
+    path.touch()
 
 
 def _say_who_runs(ranks: list[int]) -> None:

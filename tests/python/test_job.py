@@ -19,9 +19,12 @@ from pagelens.accesses.job import JobWorkload
 from pagelens.accesses.rank_traces import await_traces, begin_trace, launch_began
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.trace_recorder import TraceRecorder
+from pagelens.accesses.trace_result import NoTrace, TracedProgram, TraceResult
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import Workload
 from pagelens.api import explain, fill_node, machine, simulate, traces
+from pagelens.cli import source
+from pagelens.cli.commands import explain as explain_module
 from pagelens.cli.several_machines import how_elsewhere, machine_names
 from pagelens.errors import UsageError
 from pagelens.frames import Node
@@ -331,6 +334,36 @@ def test_one_rank_reports_for_all(
     assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", "")  # and does not wait for rank 0
     refused = pagelens(*words, "--timed", "--", program, env=environment(0))
     assert "--timed: runs one process, not the ranks of a job" in refused.stderr
+
+
+@pytest.mark.parametrize("full", [0, 1])
+def test_ranks_without_room_for_their_traces_leave_the_others_to_be_explained(
+    in_process: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, full: int
+) -> None:
+    """One disk is full for both ranks, and one of them had filled it."""
+
+    def trace_one(request: TraceRequest, *_: object) -> TraceResult:
+        path = Path(request.output)
+        if path.name.endswith(f".{full}.trace"):
+            raise NoTrace(f"trace {path}: No space left on device")
+        recorded(path, 64)
+        done = TracedProgram(1, path, "true", complete=True, accesses=9)
+        return TraceResult(path, 0, complete=True, accesses=9, programs=[done], kept=done)
+
+    monkeypatch.setattr(source, "trace_program", trace_one)
+    monkeypatch.setattr(source, "launch_began", lambda _: 0.0)
+    words = ("explain", "--machine", folder / "small.toml", "--nodes", "1", "--policies", "aged", "-o", "out")
+    said = []
+    for rank in (1, 0):  # the one that reports comes last, and finds all that there will be
+        monkeypatch.setattr(explain_module, "launched_rank", lambda _, rank=rank: LaunchedRank(rank, rank, 2))
+        done = in_process(*words, "--", shutil.which("true") or "")
+        assert done.returncode == 0
+        said.append(done.stderr.splitlines())
+    of_full = said[0] if full else said[0] + said[1]
+    assert of_full[0].startswith(f"pagelens: rank {full}: trace out/")
+    assert said[1][-1] == f"pagelens: no trace came of rank {full} of this node; the others are explained"
+    assert sum(map(len, said)) == 2
+    assert "Report: out/report.html" in done.stdout
 
 
 @pytest.mark.parametrize("killed", [0, pytest.param(1, marks=pytest.mark.long)])
