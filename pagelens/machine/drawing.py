@@ -15,18 +15,25 @@ from pagelens.units import format_binary_size, format_rate
 
 _LEFT = 27  # columns of the values' names and of the values
 _VALUE = 18
+_LIST_WIDTH = 80  # columns from which a list of machines has room for all
 _KINDS = {"source": "", "input": "calibration: ", "assumed": "assumed: "}
 
 Row = tuple[str, str]  # a part's name, and what is said of it
 
 
 def list_lines(machines: Mapping[str, Parts]) -> Iterator[str]:
-    """Yield a line for each machine."""
-    yield f"{'machine':<23}  {'mode':<6}  {'cores':>5}  {'fast memory':<19}  memory"
+    """Yield a line for each machine. A narrow terminal has no room for modes and fast memories."""
+    wide = terminal_width() >= _LIST_WIDTH
+
+    def line(name: str, mode: str, cores: object, fast: str, memory: str) -> str:
+        return f"{name:<23}  " + (f"{mode:<6}  " if wide else "") + f"{cores:>5}  " + (
+            f"{fast:<19}  " if wide else ""
+        ) + memory  # fmt: skip
+
+    yield line("machine", "mode", "cores", "fast memory", "memory")
     for name, machine in machines.items():
         fast = _listed(machine.fast_memory) if machine.fast_memory else ""
-        line = f"{name:<23}  {machine.mode:<6}  {machine.cores.count.value:>5}  {fast:<19}  "
-        yield line + _listed(machine.ddr)
+        yield line(name, machine.mode, machine.cores.count.value, fast, _listed(machine.ddr))
 
 
 def _listed(memory: Memory) -> str:

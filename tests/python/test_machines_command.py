@@ -31,12 +31,14 @@ def machines(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
     return run
 
 
-def test_the_list_has_every_machine_in_80_columns(machines: Run) -> None:
+def test_the_list_has_every_machine_in_80_columns(machines: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     status, out, err = machines()
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert [line.split()[0] for line in lines[1 : 1 + len(list_machines())]] == list(list_machines())
     assert max(map(len, lines)) <= 80
+    monkeypatch.setenv("COLUMNS", "50")
+    assert max(map(len, machines()[1].splitlines())) <= 50
     at = lines[0].index("  memory")
     assert all(re.match(r"  \d", line[at:]) for line in lines[1 : 1 + len(list_machines())])
     listed = json.loads(machines("--json")[1])["machines"]

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pagelens.cli.text.tables import wrap
 from pagelens.errors import Failure, UsageError
 from pagelens.files import write_whole
 from pagelens.machine import (
@@ -68,7 +69,8 @@ def _list(as_json: bool) -> None:
         return
     for line in list_lines(machines):
         typer.echo(line)
-    typer.echo("`machines show NAME` draws one; `explain --machine NAME` replays a program on it")
+    what_next = "`machines show NAME` draws one; `explain --machine NAME` replays a program on it"
+    typer.echo("\n".join(wrap(what_next)))
 
 
 @app.command("show")
