@@ -1,5 +1,6 @@
 """The command line: it routes to the commands, and turns our errors into one line and an exit status."""
 
+import errno
 import importlib
 import io
 import logging
@@ -151,6 +152,9 @@ def main() -> None:
             print(_if_library_is_old(), end="", file=sys.stderr)
         status = 1
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            print(f"pagelens: {error.filename}: the name is too long; give a shorter one", file=sys.stderr)
+            sys.exit(2)
         if error.errno not in NO_ROOM or error.filename is not None:
             raise
         print(

@@ -1,5 +1,6 @@
 """Explains one program on several machines, which `explain --machine A,B` names."""
 
+import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +39,7 @@ def machine_names(text: str | None, others: Mapping[str, object]) -> list[str]:
     Raises UsageError if a name is empty or stands there twice, or if one of `others` is given, which are
     options of one machine.
     """
-    if text is None or "," not in text or Path(text).exists():
+    if text is None or "," not in text or os.path.exists(text):  # also of a text too long for a file's name
         return []
     names = text.split(",")
     for option, value in others.items():

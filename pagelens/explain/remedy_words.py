@@ -24,8 +24,9 @@ def advice(remedies: Sequence[RemedyGain]) -> str:
 def other_order(remedies: Sequence[RemedyGain]) -> str:
     """Say if the best remedy on the slow nodes differs from the best in the median, and gains there.
 
-    Otherwise say nothing.
+    Otherwise say nothing. Remedies of which nothing is claimed do not count.
     """
+    remedies = [remedy for remedy in remedies if remedy.verdict != "bounds disagree"]
     if not remedies:
         return ""
     first = remedies[0]

@@ -123,3 +123,12 @@ def test_a_shell_completes_names(words: str, completed: set[str], pagelens: Run)
     asked = {"_PAGELENS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     done = pagelens(env=asked)
     assert set(done.stdout.split()) == completed
+
+
+@pytest.mark.parametrize("words", [("diff", "a" * 300, "b"), ("trace", "-o", "a" * 300, "--", "/bin/true")])
+def test_a_name_that_no_file_can_have_is_one_line_and_status_2(
+    in_process: Callable[..., subprocess.CompletedProcess[str]], words: tuple[str, ...]
+) -> None:
+    done = in_process(*words)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "aaa: the name is too long; give a shorter one" in done.stderr

@@ -335,6 +335,8 @@ def test_where_another_remedy_helps_the_slow_nodes_more_it_is_said(explanation: 
         ),
     ):
         assert other_order([first, second.model_copy(update=update)]) == said
+        claimless = second.model_copy(update={**update, "verdict": "bounds disagree"})
+        assert other_order([first, claimless]) == other_order([claimless, first]) == ""
     harmful = first.model_copy(update={"gain_p95": 0.9, "gain_worst": 0.9})
     useless = second.model_copy(update=dict.fromkeys(level, 1.01))
     assert other_order([harmful, useless]) == ""

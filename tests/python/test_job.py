@@ -94,6 +94,8 @@ def test_a_file_of_one_machine_may_have_a_comma_in_its_name(tmp_path: Path) -> N
     assert machine_names(str(path), {}) == [str(tmp_path / "a"), "b.toml"]
     path.touch()
     assert machine_names(str(path), {}) == []
+    many = [f"machine-{number}" for number in range(99)]  # too long for a file's name
+    assert machine_names(",".join(many), {}) == many
 
 
 def test_the_command_for_another_machine_names_the_traces_of_a_job(opened: list[TraceWorkload]) -> None:
