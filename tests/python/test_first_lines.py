@@ -131,13 +131,13 @@ def test_of_many_machines_the_sentences_name_the_fastest_and_the_slowest(
     assert where.startswith("Reports: pagelens-out/a-program-with-a-long-name/MACHINE/report.html\n")
     for columns in (80, 50):
         monkeypatch.setenv("COLUMNS", str(columns))
-        text = several([on("sandy-bridge-two-socket", explanation), on("b", explanation)])
+        text = several([on("a-socket-of-two-sockets", explanation), on("b", explanation)])
         _, first, second = text.split("\n\n")[1].splitlines()[:3]
-        assert first.startswith("sandy-bridge-two-socket " if columns == 80 else "sandy-bridge-tw")
+        assert first.startswith("a-socket-of-two-sockets " if columns == 80 else "a-socket-of-two")
         assert second.startswith("b ")
         printed = text.splitlines()
         assert max(map(len, [line for line in printed if "report.html" not in line])) <= max(columns, 71)
         start = next(number for number, line in enumerate(printed) if "pagelens diff" in line)
         command = " ".join("\n".join(printed[start:]).replace("\\\n", "").split())
         folder = "pagelens-out/a-program-with-a-long-name"
-        assert command == f"pagelens diff {folder}/sandy-bridge-two-socket {folder}/b"
+        assert command == f"pagelens diff {folder}/a-socket-of-two-sockets {folder}/b"

@@ -252,7 +252,7 @@ def test_the_tables_of_a_study_show_whole_names(
 ) -> None:
     found = pl.study(file, progress=False)
     names = ["memory_side_cache.ways", "fast_memory.bandwidth", "size"]
-    effects = [Effect(name, ["sandy-bridge-two-socket", "20 GB/s"], [1.0, 1.5], 0.5) for name in names]
+    effects = [Effect(name, ["a-socket-of-two-sockets", "20 GB/s"], [1.0, 1.5], 0.5) for name in names]
     part = (0.62, 0.5, 0.7)
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(study_text, "effects_of", lambda _: effects)
