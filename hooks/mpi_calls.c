@@ -34,12 +34,25 @@
  * the first argument that the role reads (mpi_meetings.h). MPI 4.0 has each call with counts a
  * second time, with larger ones. */
 /* clang-format off */
+/* Collective calls: each has a form that returns a request, MPI_I..., and a persistent one,
+ * MPI_..._init, which Open MPI before version 5 calls MPIX_..._init. All three have the communicator,
+ * and the root, at the same place. */
+#define COLLECTIVE_CALLS(DO) \
+    DO(Allreduce, allreduce, meeting, 5) DO(Allgather, allgather, meeting, 6) \
+    DO(Allgatherv, allgatherv, meeting, 7) DO(Alltoall, alltoall, meeting, 6) \
+    DO(Alltoallv, alltoallv, meeting, 8) DO(Alltoallw, alltoallw, meeting, 8) \
+    DO(Reduce_scatter, reduce_scatter, meeting, 5) \
+    DO(Reduce_scatter_block, reduce_scatter_block, meeting, 5) DO(Bcast, bcast, from_one, 3) \
+    DO(Scatter, scatter, from_one, 6) DO(Scatterv, scatterv, from_one, 7) \
+    DO(Reduce, reduce, to_one, 5) DO(Gather, gather, to_one, 6) DO(Gatherv, gatherv, to_one, 7) \
+    DO(Scan, scan, in_order, 5) DO(Exscan, exscan, in_order, 5) \
+    DO(Neighbor_allgather, neighbor_allgather, neighbours, 6) \
+    DO(Neighbor_allgatherv, neighbor_allgatherv, neighbours, 7) \
+    DO(Neighbor_alltoall, neighbor_alltoall, neighbours, 6) \
+    DO(Neighbor_alltoallv, neighbor_alltoallv, neighbours, 8) \
+    DO(Neighbor_alltoallw, neighbor_alltoallw, neighbours, 8)
+
 #define CALLS_WITH_COUNTS(DO) \
-    DO(MPI_Allreduce, mpi_allreduce, mpi_meets, 5) DO(MPI_Allgather, mpi_allgather, mpi_meets, 6) \
-    DO(MPI_Allgatherv, mpi_allgatherv, mpi_meets, 7) DO(MPI_Alltoall, mpi_alltoall, mpi_meets, 6) \
-    DO(MPI_Alltoallv, mpi_alltoallv, mpi_meets, 8) DO(MPI_Alltoallw, mpi_alltoallw, mpi_meets, 8) \
-    DO(MPI_Reduce_scatter, mpi_reduce_scatter, mpi_meets, 5) \
-    DO(MPI_Reduce_scatter_block, mpi_reduce_scatter_block, mpi_meets, 5) \
     DO(MPI_Send, mpi_send, mpi_sends, 3) DO(MPI_Ssend, mpi_ssend, mpi_sends_at_once, 3) \
     DO(MPI_Bsend, mpi_bsend, mpi_sends_ahead, 3) DO(MPI_Rsend, mpi_rsend, mpi_sends_ahead, 3) \
     DO(MPI_Isend, mpi_isend, mpi_starts_send, 3) \
@@ -56,34 +69,6 @@
     DO(MPI_Sendrecv_replace, mpi_sendrecv_replace, mpi_replaces, 3) \
     DO(MPI_Isendrecv, mpi_isendrecv, mpi_starts_both, 10) \
     DO(MPI_Isendrecv_replace, mpi_isendrecv_replace, mpi_starts_to_replace, 3) \
-    DO(MPI_Bcast, mpi_bcast, mpi_from_one, 3) DO(MPI_Scatter, mpi_scatter, mpi_from_one, 6) \
-    DO(MPI_Scatterv, mpi_scatterv, mpi_from_one, 7) DO(MPI_Reduce, mpi_reduce, mpi_to_one, 5) \
-    DO(MPI_Gather, mpi_gather, mpi_to_one, 6) DO(MPI_Gatherv, mpi_gatherv, mpi_to_one, 7) \
-    DO(MPI_Scan, mpi_scan, mpi_one_by_one, 5) DO(MPI_Exscan, mpi_exscan, mpi_one_by_one, 5) \
-    DO(MPI_Iallreduce, mpi_iallreduce, mpi_starts_meeting, 5) \
-    DO(MPI_Iallgather, mpi_iallgather, mpi_starts_meeting, 6) \
-    DO(MPI_Iallgatherv, mpi_iallgatherv, mpi_starts_meeting, 7) \
-    DO(MPI_Ialltoall, mpi_ialltoall, mpi_starts_meeting, 6) \
-    DO(MPI_Ialltoallv, mpi_ialltoallv, mpi_starts_meeting, 8) \
-    DO(MPI_Ialltoallw, mpi_ialltoallw, mpi_starts_meeting, 8) \
-    DO(MPI_Ireduce_scatter, mpi_ireduce_scatter, mpi_starts_meeting, 5) \
-    DO(MPI_Ireduce_scatter_block, mpi_ireduce_scatter_block, mpi_starts_meeting, 5) \
-    DO(MPI_Ibcast, mpi_ibcast, mpi_starts_from_one, 3) \
-    DO(MPI_Iscatter, mpi_iscatter, mpi_starts_from_one, 6) \
-    DO(MPI_Iscatterv, mpi_iscatterv, mpi_starts_from_one, 7) \
-    DO(MPI_Ireduce, mpi_ireduce, mpi_starts_to_one, 5) \
-    DO(MPI_Igather, mpi_igather, mpi_starts_to_one, 6) \
-    DO(MPI_Igatherv, mpi_igatherv, mpi_starts_to_one, 7) \
-    DO(MPI_Neighbor_allgather, mpi_neighbor_allgather, mpi_meets_neighbours, 6) \
-    DO(MPI_Neighbor_allgatherv, mpi_neighbor_allgatherv, mpi_meets_neighbours, 7) \
-    DO(MPI_Neighbor_alltoall, mpi_neighbor_alltoall, mpi_meets_neighbours, 6) \
-    DO(MPI_Neighbor_alltoallv, mpi_neighbor_alltoallv, mpi_meets_neighbours, 8) \
-    DO(MPI_Neighbor_alltoallw, mpi_neighbor_alltoallw, mpi_meets_neighbours, 8) \
-    DO(MPI_Ineighbor_allgather, mpi_ineighbor_allgather, mpi_starts_meeting_neighbours, 6) \
-    DO(MPI_Ineighbor_allgatherv, mpi_ineighbor_allgatherv, mpi_starts_meeting_neighbours, 7) \
-    DO(MPI_Ineighbor_alltoall, mpi_ineighbor_alltoall, mpi_starts_meeting_neighbours, 6) \
-    DO(MPI_Ineighbor_alltoallv, mpi_ineighbor_alltoallv, mpi_starts_meeting_neighbours, 8) \
-    DO(MPI_Ineighbor_alltoallw, mpi_ineighbor_alltoallw, mpi_starts_meeting_neighbours, 8) \
     DO(MPI_Win_create, mpi_win_create, mpi_makes_window, 4) \
     DO(MPI_Win_allocate, mpi_win_allocate, mpi_allocates_window, 3) \
     DO(MPI_Win_allocate_shared, mpi_win_allocate_shared, mpi_allocates_window, 3) \
@@ -105,9 +90,12 @@
     DO(MPI_File_iwrite_at_all, mpi_file_iwrite_at_all, mpi_starts_in_file, 5)
 
 #define CALLS(DO) \
-    DO(MPI_Barrier, mpi_barrier, mpi_meets, 0) DO(MPI_Mprobe, mpi_mprobe, mpi_probes, 0) \
-    DO(MPI_Improbe, mpi_improbe, mpi_tries_to_probe, 0) DO(MPI_Start, mpi_start, mpi_starts, 0) \
-    DO(MPI_Startall, mpi_startall, mpi_starts_all, 0) \
+    DO(MPI_Barrier, mpi_barrier, mpi_joins_meeting, 0) \
+    DO(MPI_Ibarrier, mpi_ibarrier, mpi_starts_meeting, 0) \
+    DO(MPI_Barrier_init, mpi_barrier_init, mpi_makes_meeting, 0) \
+    DO(MPIX_Barrier_init, mpix_barrier_init, mpi_makes_meeting, 0) \
+    DO(MPI_Mprobe, mpi_mprobe, mpi_probes, 0) DO(MPI_Improbe, mpi_improbe, mpi_tries_to_probe, 0) \
+    DO(MPI_Start, mpi_start, mpi_starts, 0) DO(MPI_Startall, mpi_startall, mpi_starts_all, 0) \
     DO(MPI_Request_free, mpi_request_free, mpi_frees_request, 0) \
     DO(MPI_Cancel, mpi_cancel, mpi_cancels, 0) DO(MPI_Wait, mpi_wait, mpi_waits, 0) \
     DO(MPI_Waitall, mpi_waitall, mpi_waits_for_all, 0) \
@@ -115,7 +103,6 @@
     DO(MPI_Waitsome, mpi_waitsome, mpi_waits_for_some, 0) DO(MPI_Test, mpi_test, mpi_tests, 0) \
     DO(MPI_Testall, mpi_testall, mpi_tests_all, 0) DO(MPI_Testany, mpi_testany, mpi_tests_any, 0) \
     DO(MPI_Testsome, mpi_testsome, mpi_waits_for_some, 0) \
-    DO(MPI_Ibarrier, mpi_ibarrier, mpi_starts_meeting, 0) \
     DO(MPI_Comm_dup, mpi_comm_dup, mpi_makes_communicator, 1) \
     DO(MPI_Comm_dup_with_info, mpi_comm_dup_with_info, mpi_makes_communicator, 2) \
     DO(MPI_Comm_split, mpi_comm_split, mpi_makes_communicator, 3) \
@@ -130,6 +117,11 @@
     DO(MPI_Dist_graph_create, mpi_dist_graph_create, mpi_makes_communicator, 8) \
     DO(MPI_Dist_graph_create_adjacent, mpi_dist_graph_create_adjacent, mpi_makes_communicator, 9) \
     DO(MPI_Intercomm_merge, mpi_intercomm_merge, mpi_makes_communicator, 2) \
+    DO(MPI_Intercomm_create, mpi_intercomm_create, mpi_makes_communicator, 5) \
+    DO(MPI_Comm_spawn, mpi_comm_spawn, mpi_makes_communicator, 6) \
+    DO(MPI_Comm_spawn_multiple, mpi_comm_spawn_multiple, mpi_makes_communicator, 7) \
+    DO(MPI_Comm_accept, mpi_comm_accept, mpi_makes_communicator, 4) \
+    DO(MPI_Comm_connect, mpi_comm_connect, mpi_makes_communicator, 4) \
     DO(MPI_Win_create_dynamic, mpi_win_create_dynamic, mpi_makes_window, 1) \
     DO(MPI_Win_free, mpi_win_free, mpi_frees_window, 0) \
     DO(MPI_Win_fence, mpi_win_fence, mpi_fences, 0) DO(MPI_Win_post, mpi_win_post, mpi_exposes, 0) \
@@ -152,7 +144,6 @@
 /* Here it is not known for whom a rank waits; or the run begins or ends. */
 #define WAITS(DO) \
     DO(MPI_Init, mpi_init) DO(MPI_Init_thread, mpi_init_thread) DO(MPI_Finalize, mpi_finalize) \
-    DO(MPI_Intercomm_create, mpi_intercomm_create) \
     DO(MPI_Probe, mpi_probe) DO(MPI_Mrecv, mpi_mrecv) DO(MPI_Parrived, mpi_parrived) \
     DO(MPI_Win_lock, mpi_win_lock) DO(MPI_Win_unlock, mpi_win_unlock) \
     DO(MPI_Win_flush, mpi_win_flush) DO(MPI_Win_lock_all, mpi_win_lock_all) \
@@ -220,7 +211,7 @@ static void meet(struct mpi_call* call) {
     else if (mpi_all_ranks(call, communicator))
         tell_meeting(mpi_all_ranks(call, communicator));
     else
-        mpi_meets.before(call);
+        mpi_joins_meeting.before(call);
 }
 
 /* Calls the function with these arguments in the role, if it has one. */
@@ -233,10 +224,13 @@ static long call_in_role(mpi_function* next, const struct mpi_role* role, int fi
     call.arguments = a;
     call.first = first;
     call.library = mpi_library(from);
-    if (role == &mpi_meets && call.library == NULL)
+    call.comes = call.turn = (struct mpi_turn){0};
+    call.sources = NULL;
+    call.source_count = 0;
+    if (role == &mpi_joins_meeting && call.library == NULL)
         meet(&call);
     else
-        take_role(&call, role == &mpi_meets ? meet : role->before);
+        take_role(&call, role == &mpi_joins_meeting ? meet : role->before);
     const long result =
         next(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12]);
     take_role(&call, role->after);
@@ -291,7 +285,18 @@ static long call(const char* name, enum mpi_language language, const struct mpi_
 #define WRAP_LARGE(name, fortran, role, first) WRAP(name##_c, MPI_C_LARGE, &role, first)
 #define WRAP_ROLE(name, fortran, role, first) WRAP_ALL(name, fortran, &role, first)
 #define WRAP_WAIT(name, fortran) WRAP_ALL(name, fortran, NULL, 0)
+/* clang-format off */
+#define WRAP_COLLECTIVE(name, fortran, kind, first) \
+    WRAP_ROLE(MPI_##name, mpi_##fortran, mpi_joins_##kind, first) \
+    WRAP_ROLE(MPI_I##fortran, mpi_i##fortran, mpi_starts_##kind, first) \
+    WRAP_ROLE(MPI_##name##_init, mpi_##fortran##_init, mpi_makes_##kind, first) \
+    WRAP_ROLE(MPIX_##name##_init, mpix_##fortran##_init, mpi_makes_##kind, first) \
+    WRAP_LARGE(MPI_##name, mpi_##fortran, mpi_joins_##kind, first) \
+    WRAP_LARGE(MPI_I##fortran, mpi_i##fortran, mpi_starts_##kind, first) \
+    WRAP_LARGE(MPI_##name##_init, mpi_##fortran##_init, mpi_makes_##kind, first)
+/* clang-format on */
 
+COLLECTIVE_CALLS(WRAP_COLLECTIVE)
 CALLS_WITH_COUNTS(WRAP_ROLE)
 CALLS_WITH_COUNTS(WRAP_LARGE)
 CALLS(WRAP_ROLE)

@@ -1,7 +1,8 @@
 /*
  * A handle of a communicator says nothing to another rank. So its name is made of its ranks, and of
  * how many communicators with just these ranks were there before: their ranks make communicators
- * together, so they agree on that number.
+ * together, so they agree on that number. Where there are two groups of ranks, the one whose first
+ * rank is the lower one comes first, and OTHER_GROUP lies between them.
  */
 #include "hooks/mpi_communicators.h"
 
@@ -9,6 +10,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "hooks/mpi_turns.h"
+
+enum { OTHER_GROUP = -1 };
 enum { MOST_COMMUNICATORS = 1 << 12, MOST_GROUPS = 1 << 10, MOST_RANKS = 1 << 20 };
 
 struct group {
@@ -46,38 +50,71 @@ static struct group* group_of(int size) {
     return new;
 }
 
-/* Asks MPI for the ranks of a group. Handles fill a long or its first half. */
-static struct group* ask_for_ranks(const struct mpi_library* mpi, long own) {
+/* Asks MPI for the ranks of a group, and writes them behind so many others that are not in use yet.
+ * Handles fill a long or its first half. Returns how many they are; 0 if that is not possible. */
+static int ask_for_ranks(const struct mpi_library* mpi, long group, int others) {
+    int* const of_world = ranks + rank_count + others;
     int size = 0;
+    mpi->group_size(group, (long)&size, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    if (size <= 0 || rank_count + others + 2 * size > MOST_RANKS) return 0;
+    int* const counted = of_world + size; /* is needed for this call alone */
+    for (int i = 0; i < size; ++i) counted[i] = i;
     long world = 0;
     mpi->comm_group(mpi->world, (long)&world, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    mpi->group_size(own, (long)&size, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    struct group* found = NULL;
-    if (size > 0 && rank_count + 2 * size <= MOST_RANKS) {
-        int* const of_world = ranks + rank_count;
-        int* const counted = of_world + size; /* is needed for this call alone */
-        for (int i = 0; i < size; ++i) counted[i] = i;
-        mpi->group_translate_ranks(own, size, (long)counted, world, (long)of_world, 0, 0, 0, 0, 0,
-                                   0, 0, 0);
-        found = group_of(size);
-    }
+    mpi->group_translate_ranks(group, size, (long)counted, world, (long)of_world, 0, 0, 0, 0, 0, 0,
+                               0, 0);
     mpi->group_free((long)&world, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    return found;
+    for (int i = 0; i < size; ++i) {
+        if (of_world[i] >= 0) continue;
+        mpi_tell_strangers();
+        return 0;
+    }
+    return size;
 }
 
-static struct group* ask_for_group(const struct mpi_library* mpi, long communicator) {
-    int is_inter = 0;
+/* Fills in the ranks and the name of a communicator. Returns whether that is possible. */
+static bool name_one_group(const struct mpi_library* mpi, struct mpi_communicator* its) {
     long own = 0;
-    mpi->comm_test_inter(communicator, (long)&is_inter, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    if (is_inter) return NULL;
-    mpi->comm_group(communicator, (long)&own, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    struct group* const found = ask_for_ranks(mpi, own);
+    mpi->comm_group(its->handle, (long)&own, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    its->size = its->other_count = ask_for_ranks(mpi, own, 0);
     mpi->group_free((long)&own, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    return found;
+    struct group* const group = its->size ? group_of(its->size) : NULL;
+    if (group == NULL) return false;
+    its->ranks = its->others = ranks + group->first;
+    its->name = mix(group->hash, ++group->communicators);
+    return true;
+}
+
+static bool name_two_groups(const struct mpi_library* mpi, struct mpi_communicator* its) {
+    long own = 0, other = 0;
+    int* const first = ranks + rank_count;
+    mpi->comm_group(its->handle, (long)&own, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    mpi->comm_remote_group(its->handle, (long)&other, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    its->size = ask_for_ranks(mpi, own, 0);
+    const int own_first = *first;
+    its->other_count = its->size ? ask_for_ranks(mpi, other, 0) : 0;
+    const bool is_own_first = own_first < *first;
+    struct group* group = NULL;
+    if (its->other_count) {
+        const int between = ask_for_ranks(mpi, is_own_first ? own : other, 0);
+        if (ask_for_ranks(mpi, is_own_first ? other : own, between + 1)) {
+            first[between] = OTHER_GROUP;
+            group = group_of(its->size + 1 + its->other_count);
+        }
+    }
+    mpi->group_free((long)&own, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    mpi->group_free((long)&other, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    if (group == NULL) return false;
+    const int* const found = ranks + group->first;
+    its->ranks = is_own_first ? found : found + its->other_count + 1;
+    its->others = is_own_first ? found + its->size + 1 : found;
+    its->name = mix(group->hash, ++group->communicators);
+    return true;
 }
 
 const int* mpi_ranks_of(const struct mpi_library* mpi, long group, int* size) {
-    const struct group* const found = ask_for_ranks(mpi, group);
+    const int count = ask_for_ranks(mpi, group, 0);
+    const struct group* const found = count ? group_of(count) : NULL;
     *size = found ? found->size : 0;
     return found ? ranks + found->first : NULL;
 }
@@ -97,17 +134,12 @@ static struct mpi_communicator* find(const struct mpi_library* mpi, long handle)
         if (communicators_end == MOST_COMMUNICATORS) return NULL;
         room = &communicators[communicators_end++];
     }
-    struct group* const group = ask_for_group(mpi, handle);
-    if (group == NULL) return NULL;
-    int rank = 0;
-    mpi->comm_rank(handle, (long)&rank, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-    *room = (struct mpi_communicator){handle,
-                                      mix(group->hash, ++group->communicators),
-                                      ranks + group->first,
-                                      group->size,
-                                      rank,
-                                      NULL,
-                                      -1};
+    int is_inter = 0;
+    struct mpi_communicator new = {.handle = handle, .source_count = -1};
+    mpi->comm_test_inter(handle, (long)&is_inter, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    if (!(is_inter ? name_two_groups(mpi, &new) : name_one_group(mpi, &new))) return NULL;
+    mpi->comm_rank(handle, (long)&new.own_rank, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    *room = new;
     return room;
 }
 

@@ -52,6 +52,7 @@ static bool fill_in(void* library) {
         known.no_communicator = (long)find_data(library, "ompi_mpi_comm_null");
         known.no_type = (long)find_data(library, "ompi_mpi_datatype_null");
         known.any_source = -1;
+        known.root = -4;
         known.status_bytes = 24;
         known.source_at = 0;
         known.no_precede = 2;
@@ -63,6 +64,7 @@ static bool fill_in(void* library) {
         known.no_communicator = 0x04000000;
         known.no_type = 0x0c000000;
         known.any_source = -2;
+        known.root = -3;
         known.status_bytes = 20;
         known.source_at = 8;
         known.no_precede = 8192;
@@ -74,6 +76,7 @@ static bool fill_in(void* library) {
     known.comm_rank = find(library, "PMPI_Comm_rank");
     known.comm_test_inter = find(library, "PMPI_Comm_test_inter");
     known.comm_group = find(library, "PMPI_Comm_group");
+    known.comm_remote_group = find(library, "PMPI_Comm_remote_group");
     static const char* const from_fortran[MPI_HANDLE_KINDS] = {
         "PMPI_Comm_f2c", "PMPI_Type_f2c", "PMPI_Group_f2c", "PMPI_Win_f2c", "PMPI_File_f2c"};
     for (int kind = 0; kind < MPI_HANDLE_KINDS; ++kind) /* macros in MPICH */
@@ -94,11 +97,12 @@ static bool fill_in(void* library) {
                                         "MPI_F08_STATUS_IGNORE", "MPI_F08_STATUSES_IGNORE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
         known.ignored[i] = find_data(library, names[i]);
-    return known.comm_rank && known.comm_test_inter && known.comm_group && known.test_cancelled &&
-           known.type_size && known.group_size && known.group_translate_ranks && known.group_free &&
-           known.topo_test && known.cartdim_get && known.cart_shift &&
-           known.graph_neighbors_count && known.graph_neighbors &&
-           known.dist_graph_neighbors_count && known.dist_graph_neighbors &&
+    return known.comm_rank && known.comm_test_inter && known.comm_group &&
+           known.comm_remote_group && known.test_cancelled && known.type_size && known.group_size &&
+           known.group_translate_ranks && known.group_free && known.topo_test &&
+           known.cartdim_get && known.cart_shift && known.graph_neighbors_count &&
+           known.graph_neighbors && known.dist_graph_neighbors_count &&
+           known.dist_graph_neighbors &&
            (!known.has_pointers || (known.from_fortran[0] && known.from_fortran[1] &&
                                     known.from_fortran[2] && known.from_fortran[3]));
 }

@@ -26,12 +26,13 @@ struct mpi_library {
     bool has_pointers;
     long world, no_communicator; /* MPI_COMM_WORLD, MPI_COMM_NULL */
     long no_type;                /* MPI_DATATYPE_NULL */
-    int any_source;              /* the other negative ranks are MPI_PROC_NULL */
+    int any_source, root;        /* MPI_ROOT; the other negative ranks are MPI_PROC_NULL */
     int status_bytes, source_at; /* of MPI_Status: size, place of MPI_SOURCE; then MPI_TAG */
     int no_precede;              /* MPI_MODE_NOPRECEDE */
     int cartesian;               /* MPI_CART; MPI_GRAPH is the other one of 1 and 2 */
     unsigned long eager_limit;   /* bytes; longer messages wait for their receives */
-    mpi_function *comm_rank, *comm_test_inter, *comm_group, *test_cancelled, *type_size;
+    mpi_function *comm_rank, *comm_test_inter, *comm_group, *comm_remote_group, *test_cancelled;
+    mpi_function* type_size;
     mpi_function *group_size, *group_translate_ranks, *group_free;
     mpi_function *topo_test, *cartdim_get, *cart_shift, *graph_neighbors_count, *graph_neighbors;
     mpi_function *dist_graph_neighbors_count, *dist_graph_neighbors;

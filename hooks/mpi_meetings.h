@@ -21,14 +21,15 @@ struct mpi_call {
     long* arguments;       /* may be changed before the call */
     int first;             /* of the arguments that its role reads */
     const struct mpi_library* library;
-    struct mpi_turn sent;                      /* of a send that waits for its receive */
-    struct mpi_receive receive;                /* that ends when the call ends */
-    struct mpi_turn turn;                      /* for which a request waits that the call makes */
-    const struct mpi_communicator* neighbours; /* of the turn, if it is that of a rank alone */
-    long count;                                /* requests */
-    long kept;                                 /* of them, in `handles` */
-    long* handles;                             /* before the call, which clears them */
-    long statuses;                             /* where the library puts them */
+    struct mpi_turn sent;        /* of a send that waits for its receive */
+    struct mpi_receive receive;  /* that ends when the call ends */
+    struct mpi_turn comes, turn; /* of a collective call: where it comes and waits */
+    const int* sources;          /* if it waits for each of these, at the place of each */
+    int source_count;
+    long count;    /* requests */
+    long kept;     /* of them, in `handles` */
+    long* handles; /* before the call, which clears them */
+    long statuses; /* where the library puts them */
     long few_handles[MPI_FEW_KEPT];
     char few_statuses[MPI_FEW_KEPT * MPI_MOST_STATUS_BYTES];
 };
@@ -64,15 +65,17 @@ extern const struct mpi_role mpi_sends, /* destination, tag, communicator: the s
     mpi_tests,                              /* request, flag, status */
     mpi_tests_all,                          /* count, requests, flag, statuses */
     mpi_tests_any,                          /* count, requests, index, flag, status */
-    mpi_from_one,                           /* root, communicator: all others wait for the root */
-    mpi_to_one,                             /* root, communicator: the root waits for all others */
-    mpi_one_by_one,                         /* communicator: each rank waits for those before it */
-    mpi_meets,                              /* communicator: all ranks wait for all */
-    mpi_meets_neighbours,                   /* communicator: a rank waits for its neighbours */
-    mpi_starts_from_one, mpi_starts_to_one, mpi_starts_meeting, /* the same, request */
-    mpi_starts_meeting_neighbours,                              /* the same, request */
-    mpi_makes_communicator,                                     /* pointer to a communicator */
-    mpi_frees_communicator,                                     /* the same */
+    mpi_joins_meeting,                      /* communicator: all ranks wait for all */
+    mpi_joins_from_one,                     /* root, communicator: all others wait for the root */
+    mpi_joins_to_one,                       /* root, communicator: the root waits for all others */
+    mpi_joins_in_order,                     /* communicator: a rank waits for all before it */
+    mpi_joins_neighbours,                   /* communicator: a rank waits for its neighbours */
+    mpi_starts_meeting, mpi_starts_from_one, mpi_starts_to_one, mpi_starts_in_order,
+    mpi_starts_neighbours, /* the same, request */
+    mpi_makes_meeting, mpi_makes_from_one, mpi_makes_to_one, mpi_makes_in_order,
+    mpi_makes_neighbours,               /* the same, hints, request: persistent ones */
+    mpi_makes_communicator,             /* pointer to a communicator */
+    mpi_frees_communicator,             /* the same */
     mpi_makes_window,                   /* communicator, pointer to a window */
     mpi_allocates_window,               /* communicator, address, pointer to a window */
     mpi_frees_window,                   /* pointer to a window */
@@ -111,8 +114,8 @@ static inline const struct mpi_communicator* mpi_its_communicator(const struct m
         call->library, mpi_handle(call->library, call->language, MPI_COMMUNICATOR, argument));
 }
 
-/* A rank waits for each of its neighbours to begin the collective call of this turn. */
-void mpi_tell_neighbours(const struct mpi_turn* turn, const int* sources, int count);
+/* A rank waits for each of these to begin the collective call of this turn. */
+void mpi_tell_sources(const struct mpi_turn* turn, const int* sources, int count);
 
 /* Adds the request at this place, which waits for the call's turn. */
 void mpi_add_collective(const struct mpi_call* call, int request);

@@ -27,8 +27,8 @@ static const struct mpi_turn no_turn;
 /* --- messages --- */
 
 static struct mpi_turn sent(const struct mpi_communicator* its, int to, int tag) {
-    if (its == NULL || to < 0 || to >= its->size) return no_turn;
-    return (struct mpi_turn){its->name, its->ranks[its->own_rank], its->ranks[to], tag, 0};
+    if (its == NULL || to < 0 || to >= its->other_count) return no_turn;
+    return (struct mpi_turn){its->name, its->ranks[its->own_rank], its->others[to], tag, 0};
 }
 
 enum mode { STANDARD, AT_ONCE, AHEAD };
@@ -77,11 +77,11 @@ static struct mpi_receive received(const struct mpi_call* call, const struct mpi
     struct mpi_receive receive = {.turn = no_turn};
     if (its == NULL) return receive;
     const bool from_any = from == call->library->any_source;
-    if (!from_any && (from < 0 || from >= its->size)) return receive;
-    receive.turn = (struct mpi_turn){its->name, from_any ? -1 : its->ranks[from],
+    if (!from_any && (from < 0 || from >= its->other_count)) return receive;
+    receive.turn = (struct mpi_turn){its->name, from_any ? -1 : its->others[from],
                                      its->ranks[its->own_rank], tag, 0};
-    receive.ranks = its->ranks;
-    receive.size = its->size;
+    receive.ranks = its->others;
+    receive.size = its->other_count;
     receive.is_any = from_any || tag == ANY_TAG;
     return receive;
 }
@@ -260,7 +260,11 @@ static void start(struct mpi_request* request) {
     if (request == NULL || !request->is_persistent) return;
     request->is_active = true;
     request->is_told = false;
-    if (request->kind == MPI_SEND) {
+    if (request->kind == MPI_COLLECTIVE) { /* nothing else has turns at its places */
+        ++request->sent.number;
+        ++request->receive.turn.number;
+        mpi_tell(&request->sent, true, false);
+    } else if (request->kind == MPI_SEND) {
         mpi_next_turn(&request->sent, MPI_COMES);
         request->ready = 0;
         if (!request->partitions) mpi_tell(&request->sent, true, false);
@@ -337,7 +341,7 @@ static void begin_requests(struct mpi_call* call, long count, long array, int st
 static void tell_end(const struct mpi_request* request) {
     if (request->waits_for_receive) mpi_tell_send(&request->sent, false, true);
     if (request->sources)
-        mpi_tell_neighbours(&request->receive.turn, request->sources, request->source_count);
+        mpi_tell_sources(&request->receive.turn, request->sources, request->source_count);
     else if (!request->receive.is_any)
         mpi_tell(&request->receive.turn, false, true);
 }

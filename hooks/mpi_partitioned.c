@@ -9,18 +9,16 @@
 #include "hooks/mpi_meetings.h"
 #include "hooks/mpi_requests.h"
 
-enum { NAME_OF_PARTITIONED = 1 << 20 }; /* more than a communicator has windows */
-
 /* Names the pair of requests to which the call's one belongs. It has as many turns as starts. */
 static struct mpi_turn pair_of(const struct mpi_call* call, enum mpi_direction direction) {
     struct mpi_turn turn = {0, -1, -1, -1, 0};
     const struct mpi_communicator* const its = mpi_its_communicator(call, 2);
     const int other = mpi_number(call, 0);
-    if (its == NULL || other < 0 || other >= its->size) return turn;
+    if (its == NULL || other < 0 || other >= its->other_count) return turn;
     const int own = its->ranks[its->own_rank];
-    turn.communicator = mpi_name_of(its->name, NAME_OF_PARTITIONED);
-    turn.from = direction == MPI_COMES ? own : its->ranks[other];
-    turn.to = direction == MPI_COMES ? its->ranks[other] : own;
+    turn.communicator = mpi_name_of(its->name, MPI_PARTITIONED);
+    turn.from = direction == MPI_COMES ? own : its->others[other];
+    turn.to = direction == MPI_COMES ? its->others[other] : own;
     turn.tag = mpi_number(call, 1);
     mpi_next_turn(&turn, direction);
     if (turn.communicator) turn.communicator = mpi_name_of(turn.communicator, turn.number);

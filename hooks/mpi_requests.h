@@ -14,9 +14,9 @@ struct mpi_request {
     bool is_persistent, is_active, is_told; /* told: the tracer knows that the rank waits for it */
     bool waits_for_receive;                 /* the send does */
     int partitions, ready;                  /* of a send by parts: all, and those that may go */
-    struct mpi_turn sent;
-    struct mpi_receive receive; /* of a collective call: the turn alone */
-    const int* sources;         /* of a neighbourhood collective, whose turn `receive` has */
+    struct mpi_turn sent;       /* of a persistent collective call: where the rank comes */
+    struct mpi_receive receive; /* of a collective call: the turn alone for which it waits */
+    const int* sources;         /* if it waits for each of these, at its own turn */
     int source_count;
 };
 

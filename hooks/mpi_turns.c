@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "hooks/pagelens.h"
 
@@ -78,6 +79,13 @@ static char* write_decimal(char* at, int value) {
     return at;
 }
 
+/* The name of the meeting's place ends at `end`. */
+static void ring(const struct pagelens_meeting* meeting, const char* end) {
+    struct pagelens_record record = {PAGELENS_MEETING, (uintptr_t)meeting,
+                                     (uint64_t)(end - (const char*)meeting)};
+    pagelens_ring(&record);
+}
+
 static void tell(const struct mpi_turn* turn, bool comes, bool waits, bool sends) {
     if (turn->communicator == 0) return;
     struct pagelens_meeting meeting;
@@ -91,9 +99,7 @@ static void tell(const struct mpi_turn* turn, bool comes, bool waits, bool sends
         *at++ = ' ';
         at = write_decimal(at, numbers[i]);
     }
-    struct pagelens_record record = {PAGELENS_MEETING, (uintptr_t)&meeting,
-                                     (uint64_t)(at - (char*)&meeting)};
-    pagelens_ring(&record);
+    ring(&meeting, at);
 }
 
 void mpi_tell(const struct mpi_turn* turn, bool comes, bool waits) {
@@ -102,4 +108,15 @@ void mpi_tell(const struct mpi_turn* turn, bool comes, bool waits) {
 
 void mpi_tell_send(const struct mpi_turn* turn, bool comes, bool waits) {
     tell(turn, comes, waits, waits);
+}
+
+/* Tells of a place that nobody comes to. Its name says it (pagelens/accesses/rank_meetings.py). */
+void mpi_tell_strangers(void) {
+    static const char name[] = "ranks of another MPI_COMM_WORLD";
+    static bool is_told;
+    if (is_told) return;
+    is_told = true;
+    struct pagelens_meeting meeting = {.turn = 0};
+    memcpy(meeting.place, name, sizeof name - 1);
+    ring(&meeting, meeting.place + sizeof name - 1);
 }

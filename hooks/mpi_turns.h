@@ -37,4 +37,7 @@ void mpi_tell(const struct mpi_turn* turn, bool comes, bool waits);
 /* The same of a rank that sends the turn's message. */
 void mpi_tell_send(const struct mpi_turn* turn, bool comes, bool waits);
 
+/* The program has a communicator with ranks of another MPI_COMM_WORLD, whose calls are left out. */
+void mpi_tell_strangers(void);
+
 #endif

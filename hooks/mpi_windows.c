@@ -148,7 +148,7 @@ static struct window* its_file(const struct mpi_call* call) {
     return find(file_at(call, call->arguments[0]), true);
 }
 
-static void before_opening(struct mpi_call* call) { mpi_meets.before(call); }
+static void before_opening(struct mpi_call* call) { mpi_joins_meeting.before(call); }
 static void after_opening(struct mpi_call* call) {
     make(mpi_its_communicator(call, 0), pointed_file(call, 4));
 }

@@ -18,6 +18,8 @@ _OF_SOME, _WAITS, _COMES, _SENDS = (
 )  # core/accesses/meeting.hpp
 _TURNS = np.uint64((1 << 28) - 1)
 _LOW = np.uint64((1 << 32) - 1)
+# A place of this name says that the program has a communicator with such ranks (hooks/mpi_turns.c).
+_STRANGERS = "ranks of another MPI_COMM_WORLD"
 
 
 @dataclass(frozen=True)
@@ -66,17 +68,42 @@ def ends_before_others(traces: Sequence[Packed], places: Sequence[RankPlaces]) -
     return [any(turn < wanted.get(place, -1) for place, turn in turns.items()) for turns in last]
 
 
+def _begins_late(meetings: Packed) -> bool:
+    """Return whether the trace lacks the first turns of some place, or the first meetings of all ranks."""
+    some = of_some(meetings)
+    known = some | (processes_of(meetings) > 1)
+    places = np.where(some, (meetings & _LOW) + np.uint64(1), np.uint64(0))[known]
+    names, numbers = np.unique(places, return_inverse=True)
+    first = np.full(len(names), NOWHERE, dtype=np.int64)
+    np.minimum.at(first, numbers, meetings_before(meetings[known]))
+    return bool((first > 0).any())
+
+
+def strangers_warning(names: Names) -> list[str]:
+    """Say that messages of programs that the rank's program started or joined are left out, if it has any."""
+    if all(name != _STRANGERS for _, name in names):
+        return []
+    return [
+        f"A communicator has {_STRANGERS}, as after MPI_Comm_spawn or MPI_Comm_connect. They are not in the "
+        "report, and waiting for their messages and collective calls takes no time here."
+    ]
+
+
 def never_come(traces: Sequence[tuple[Packed, Names]], ranks: Sequence[int]) -> list[bool]:
     """Return for which ranks another one waits where only these two meet, and they never come there.
 
     The name of such a place ends with both ranks and a tag (hooks/mpi_turns.c). They are ranks of
     MPI_COMM_WORLD. The traces of one of several computers have other numbers, and of these nothing is said.
+    Nor is anything said of a trace that begins late, which may have come there before: its first turn at
+    some place is not the first one.
     """
     came: list[set[str]] = []
+    late: list[bool] = []
     missed: set[tuple[str, int]] = set()
     for (meetings, names), rank in zip(traces, ranks, strict=True):
         some = meetings[of_some(meetings)]
         comes, waits = (some & _COMES) != 0, ((some & _WAITS) != 0) & ((some & _SENDS) == 0)
+        late.append(_begins_late(meetings))
         text = dict(names)
         came.append({text.get(number, "") for number in (some[comes] & _LOW).tolist()})
         for number in set((some[waits] & _LOW).tolist()):
@@ -84,8 +111,8 @@ def never_come(traces: Sequence[tuple[Packed, Names]], ranks: Sequence[int]) -> 
             if found and int(found[2]) == rank:
                 missed.add((found[0], int(found[1])))
     return [
-        any(of == rank and place not in own for place, of in missed)
-        for rank, own in zip(ranks, came, strict=True)
+        not begins_late and any(of == rank and place not in own for place, of in missed)
+        for rank, own, begins_late in zip(ranks, came, late, strict=True)
     ]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from pagelens import _core
 from pagelens._core import Program
+from pagelens.accesses.rank_meetings import strangers_warning
 from pagelens.accesses.region_names import region_text
 from pagelens.accesses.sampled_code import SampledCode, SampledTrace, decode_samples
 from pagelens.accesses.site_groups import group_sites
@@ -95,7 +96,7 @@ class TraceWorkload(Workload):
         self._in_order: dict[PrivateCache, Program] = {}  # made before it was asked for, by L1
         self.path = path
         self.trace = trace
-        self.warnings = [*trace.warnings]
+        self.warnings = [*trace.warnings, *strangers_warning(trace.places)]
         self.threads = max(1, trace.threads)
         # This comes before the names, which take a while, because it may refuse the trace.
         cut = cut_of(self) if cut_of is not None else None

@@ -2,6 +2,14 @@
  * written beside the call. */
 #include <mpi.h>
 #include <stdio.h>
+#if MPI_VERSION < 4
+#include <mpi-ext.h> /* Open MPI's, before its version 5 */
+#define MPI_Bcast_init MPIX_Bcast_init
+#define MPI_Reduce_init MPIX_Reduce_init
+#define MPI_Exscan_init MPIX_Exscan_init
+#define MPI_Allreduce_init MPIX_Allreduce_init
+#define MPI_Neighbor_alltoall_init MPIX_Neighbor_alltoall_init
+#endif
 
 enum { DOUBLES = 1 << 15, LONG = 1 << 13, MANY = 150 };
 
@@ -110,6 +118,59 @@ static void collective(void) {
     MPI_Scan(&value, &got[0], 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     MPI_Comm_free(&same);
     MPI_Comm_free(&pair);
+}
+
+/* Each rank waits for all before it: rank 3 first for the second scan. */
+static void prefixes(void) {
+    double sums[2];
+    MPI_Iscan(&value, &sums[0], 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
+    MPI_Iexscan(&value, &sums[1], 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &requests[1]);
+    MPI_Wait(&requests[rank == 3], MPI_STATUS_IGNORE);
+    MPI_Wait(&requests[rank != 3], MPI_STATUS_IGNORE);
+}
+
+/* All of them are started twice. Rank 2 starts them in another order. */
+static void persistent_collective(void) {
+    enum { CALLS = 5 };
+    const int whole = 1;
+    double in[] = {1, 2}, out[CALLS][2];
+    MPI_Request all[CALLS];
+    MPI_Comm ring;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks, &whole, 0, &ring);
+    MPI_Bcast_init(out[0], 1, MPI_DOUBLE, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &all[0]);
+    MPI_Reduce_init(in, out[1], 1, MPI_DOUBLE, MPI_SUM, 2, MPI_COMM_WORLD, MPI_INFO_NULL, &all[1]);
+    MPI_Exscan_init(in, out[2], 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &all[2]);
+    MPI_Allreduce_init(in, out[3], 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &all[3]);
+    MPI_Neighbor_alltoall_init(in, 1, MPI_DOUBLE, out[4], 1, MPI_DOUBLE, ring, MPI_INFO_NULL,
+                               &all[4]);
+    for (int turn = 0; turn < 2; ++turn) {
+        if (rank == 2)
+            for (int i = CALLS - 1; i >= 0; --i) MPI_Start(&all[i]);
+        else
+            MPI_Startall(CALLS, all);
+        MPI_Waitall(CALLS, all, MPI_STATUSES_IGNORE);
+    }
+    for (int i = 0; i < CALLS; ++i) MPI_Request_free(&all[i]);
+    MPI_Comm_free(&ring);
+}
+
+/* Even ranks and odd ones. Each exchanges a message with one of the other group, waits for that
+ * group, and rank 2 gets something from all odd ones. */
+static void two_groups(void) {
+    MPI_Comm half, both;
+    const int is_odd = rank % 2;
+    MPI_Comm_split(MPI_COMM_WORLD, is_odd, rank, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - is_odd, 24, &both);
+    MPI_Sendrecv(&value, 1, MPI_DOUBLE, rank / 2, 23, &got[0], 1, MPI_DOUBLE,
+                 is_odd ? MPI_ANY_SOURCE : rank / 2, 23, both, MPI_STATUS_IGNORE);
+    MPI_Barrier(both);
+    MPI_Gather(&value, 1, MPI_DOUBLE, got, 1, MPI_DOUBLE,
+               is_odd      ? 1
+               : rank == 2 ? MPI_ROOT
+                           : MPI_PROC_NULL,
+               both);
+    MPI_Comm_free(&both);
+    MPI_Comm_free(&half);
 }
 
 /* A send waits for its receive if it is synchronous or the message is long. */
@@ -269,6 +330,9 @@ int main(int argc, char** argv) {
     others();
     cancelled();
     collective();
+    prefixes();
+    persistent_collective();
+    two_groups();
     sends_that_wait();
     of_no_type();
     many_requests();

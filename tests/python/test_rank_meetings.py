@@ -13,7 +13,7 @@ from machine_roles import TWO_SOCKETS
 from pagelens.accesses.job import JobWorkload
 from pagelens.accesses.rank_meetings import of_some
 from pagelens.accesses.trace_recorder import TraceRecorder
-from pagelens.api import explain, machine, simulate, traces
+from pagelens.api import explain, machine, simulate, trace, traces
 
 BASE = 0x7F00_0000_0000
 MILLION = 1_000_000
@@ -23,7 +23,8 @@ Event = tuple[str, int, bool, bool]  # place, turn, whether it comes, whether it
 MESSAGES = {3: 4, 4: 1, 5: 1, 6: 2, 7: 2, 8: 1, 9: 1, 10: 1, 11: 2, 12: 1, 13: 1, 14: 1, 15: 1, 16: 1, 17: 1}
 # MPI_Isendrecv, MPI_Isendrecv_replace and MPI_Send_c; many requests; a receive from one source and then one
 # from any; one of nothing; those in partitions.
-MESSAGES |= {18: 3, 19: 150, 20: 2, 21: 1, 22: 2}
+# The last one is of a communicator of two groups.
+MESSAGES |= {18: 3, 19: 150, 20: 2, 21: 1, 22: 2, 23: 1}
 # Of synchronous and long messages, those of MPI_Sendrecv too, and of those in partitions.
 WAITING_SENDS = dict.fromkeys(range(13, 18), 1) | {18: 2, 20: 2, 22: 2}
 
@@ -112,10 +113,35 @@ def test_a_rank_that_never_sends_what_another_one_waits_for_has_ended_early(tmp_
     assert job.warnings[1:] == elsewhere.warnings
 
 
+def test_a_rank_whose_trace_begins_late_may_have_sent_before(tmp_path: Path) -> None:
+    """The traces begin after some accesses (--skip). Rank 0 had sent what rank 1 waits for in its trace."""
+    waits = recorded(tmp_path / "waits", [("a 0 1 3", 0, False, True), MILLION])
+    whole, late = (recorded(tmp_path / str(turn), [("a 0 1 4", turn, True, False)]) for turn in (0, 1))
+    from_whole, from_late = (traces([path, waits]) for path in (whole, late))
+    assert "rank 0 ends while others still wait for it" in from_whole.warnings[0]
+    assert from_late.warnings == from_whole.warnings[1:]
+
+
+@pytest.mark.long
+def test_messages_of_programs_that_a_rank_starts_are_said_to_be_left_out(
+    built: Callable[..., Path], pagelens_command: Path, tmp_path: Path
+) -> None:
+    """Under Open MPI: Debian's MPICH starts no programs."""
+    mpirun, compiler = shutil.which("mpirun.openmpi"), shutil.which("mpicc.openmpi")
+    if mpirun is None or compiler is None:
+        pytest.skip("no Open MPI")
+    words = [pagelens_command, "trace", "-o", "app.trace", "--", built("mpi_spawn", compiler=compiler)]
+    subprocess.run(
+        [mpirun, "-n", "1", "--oversubscribe", *words], cwd=tmp_path, capture_output=True, check=True
+    )
+    found = [text for text in trace(tmp_path / "app.trace").warnings if "MPI_Comm_spawn" in text]
+    assert len(found) == 1
+
+
 def events(job: JobWorkload) -> list[list[Event]]:
     found = []
-    for trace in job.traces:
-        names, meetings = dict(trace.trace.places), trace.survey.rounds[1]
+    for traced in job.traces:
+        names, meetings = dict(traced.trace.places), traced.survey.rounds[1]
         of_trace = []
         for value in meetings[of_some(meetings)].tolist():
             place, turn = names[value & 0xFFFF_FFFF], value >> 32 & (1 << 28) - 1
@@ -175,7 +201,8 @@ def test_what_ranks_wait_for_is_recorded(
             sender, receiver, tag = (int(word) for word in place.split()[1:])
             if receiver == rank and tag > 0:
                 messages[tag] += 1
-                assert sender == (rank + (1 if tag == 4 else ranks - 1)) % ranks
+                following, before = (rank + 1) % ranks, (rank + ranks - 1) % ranks
+                assert sender == {4: following, 23: rank ^ 1}.get(tag, before)
             elif tag > 0:
                 sends[tag] += 1
                 assert (sender, receiver) == (rank, (rank + 1) % ranks)
@@ -187,20 +214,26 @@ def test_what_ranks_wait_for_is_recorded(
     # Both pairs meet twice in two communicators, one of each waits for the other one in MPI_Reduce, three
     # wait for a broadcast, all for MPI_Ibarrier, and three for the rank before them in MPI_Scan.
     of_pairs = [{place.split()[0] for place, *_ in found[rank]} for rank in range(ranks)]
-    # All have the communicators of all ranks, of the neighbours, the window and the file in common, and those
-    # of MPICH the messages in partitions.
-    common = 6 if launcher == "mpich" else 5
+    # All have the communicators of all ranks, of the neighbours and of two groups, the window, the file and
+    # five persistent calls in common, and those of MPICH the messages in partitions.
+    common = 12 if launcher == "mpich" else 11
     assert [len(of_pairs[0] & of_pairs[rank]) for rank in range(ranks)] == [common + 2] * 2 + [common] * 2
-    collective = [
-        sum(waits for place, _, _, waits in of if int(place.split()[3]) in (-1, -2)) for of in found
-    ]
     # Of the three fences, all meet at the second, and all meet where the window is freed. They also meet in
-    # six calls about the file, and those of Open MPI in MPI_File_sync.
+    # six calls about the file, and those of Open MPI in MPI_File_sync. Of the persistent calls, all meet in
+    # one, three wait for a broadcast, and rank 2 waits for a reduction, all twice. Rank 2 then gathers.
     in_files = 6 if launcher == "mpich" else 7
-    assert collective == [in_files + others for others in (6, 7, 7, 8)]
+    collective = [in_files + others for others in (6 + 4, 6 + 2, 6 + 4 + 3, 7 + 4)]
     for rank, of_rank in enumerate(found):
         following, before = (rank + 1) % ranks, (rank + ranks - 1) % ranks
-        places = [(place.split()[1:], waits) for place, _, _, waits in of_rank if int(place.split()[3]) < -2]
-        waited_for = Counter((int(words[0]), int(words[2])) for words, waits in places if waits)
-        # Both neighbours of the ring, then the one before; MPI_Win_start, then MPI_Win_wait.
-        assert waited_for == {(before, -3): 2, (following, -3): 1, (following, -4): 1, (before, -5): 1}
+        waited = [([int(word) for word in place.split()[1:]], turn) for place, turn, _, w in of_rank if w]
+        waited_for = Counter((places[0], places[2]) for places, _ in waited if places[2] < -2)
+        # Both neighbours of the ring, then the one before; twice those of another ring; MPI_Win_start, then
+        # MPI_Win_wait; the group of the even ranks or the odd ones.
+        of_ring = {(before, -3): 2 + 2, (following, -3): 1 + 2}
+        assert waited_for == {**of_ring, (following, -4): 1, (before, -5): 1, (1 - rank % 2, -6): 1}
+        assert sum(places[2] == -1 for places, _ in waited) == collective[rank]
+        # For each rank before it, in five scans, of which the last two are one that is started twice.
+        scans = [0, 2, 1, 0, 1] if rank == 3 else [0, 1, 2, 0, 1]
+        for other in range(ranks):
+            turns = [turn for places, turn in waited if places == [other, -1, -2]]
+            assert turns == (scans if other < rank else [])
