@@ -201,12 +201,12 @@ void register_node_replay(nb::module_& m) {
                 found = first_touch(program, node_of_thread);
             }
             return std::tuple(moved(std::move(found.user)), moved(std::move(found.object)),
-                              moved(std::move(found.far_lines)));
+                              moved(std::move(found.far_lines)), found.lines);
         },
         "program"_a, "node_of_thread"_a,
         "uint16[page]: the thread that uses it most once it is handed over; uint16[page]: the "
         "object that it was first touched for; uint64[object]: lines that were first touched on "
-        "another NUMA node than the one that moves them.");
+        "another NUMA node than the one that moves them; all lines.");
     m.def(
         "with_numa_balancing",
         [](std::shared_ptr<const Program> program, std::vector<std::uint8_t> node_of_thread,

@@ -20,6 +20,7 @@ struct Request {
     unsigned order = small_order;
     MigrateType type = MigrateType::movable;
     std::uint64_t numas = ~0ull;   // bit n: NUMA node n may serve it; the nearest comes first
+    std::uint64_t pools = ~0ull;   // the same of the hugetlb pools, if there are any
     std::uint32_t page = 0;        // of the rank's, for sources that go by address (JobShape)
     std::uint32_t rank = 0;        // whose page it is, for the same sources; its CPU may be any
     std::uint8_t home = own_numa;  // the NUMA node that nodes are near to; own_numa: the CPU's

@@ -23,12 +23,13 @@ class KernelFrames : public FrameSource {
         : node_(state), binding_(std::move(binding)), gigantic_(std::move(gigantic)) {
         for (const Frame first : gigantic_)
             node_.reserve(first, Frame(first.raw() + gigabyte_frames));
-        pooled_ = pooled && !node_.huge_pool().empty();
+        for (unsigned numa = 0; pooled && numa < node_.memory().numas(); ++numa)
+            pooled_ = pooled_ || !node_.huge_pool(numa).empty();
     }
 
     MaybeFrame alloc(const Request& request) override {
         if (request.order == gigantic_order) return last_of(gigantic_);
-        if (request.order == huge_order && pooled_) return last_of(node_.huge_pool());
+        if (request.order == huge_order && pooled_) return pooled(request);
         Request own{.cpu = cpu_of(request),
                     .order = request.order,
                     .type = request.type,
@@ -68,7 +69,8 @@ class KernelFrames : public FrameSource {
     void free(const Request& request, Frame frame) override {
         if (request.order == gigantic_order) return gigantic_.push_back(frame);
         if (request.order == huge_order && pooled_) {
-            return node_.huge_pool().push_back(frame);
+            const Memory& memory = node_.memory();
+            return node_.huge_pool(memory.numa_of(frame)).push_back(frame);
         }
         node_.free(cpu_of(request), frame, request.order);
     }
@@ -82,6 +84,21 @@ class KernelFrames : public FrameSource {
     }
 
   private:
+    // The pool of the nearest node that has a page (dequeue_hugetlb_folio_nodemask(),
+    // mm/hugetlb.c).
+    MaybeFrame pooled(Request request) {
+        request.cpu = cpu_of(request);
+        const Memory& memory = node_.memory();
+        for (std::size_t bound = 0; bound <= binding_.size(); ++bound) {
+            const std::uint64_t numas = bound < binding_.size() ? binding_[bound] : request.pools;
+            for (const std::uint8_t zone : memory.zonelist(memory.home_of(request))) {
+                const unsigned numa = memory.zones()[zone].spec().numa;
+                if ((numas >> numa & 1) == 0) continue;
+                if (const MaybeFrame frame = last_of(node_.huge_pool(numa))) return frame;
+            }
+        }
+        return std::nullopt;
+    }
     [[nodiscard]] unsigned cpu_of(const Request& request) const {
         const unsigned cpus = node_.memory().cpus();
         return request.cpu < cpus ? request.cpu : request.cpu % cpus;

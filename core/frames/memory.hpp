@@ -98,6 +98,13 @@ class Memory {
     // Returns the blocks of all zones' free lists: zone by zone, order by order, type by type, head
     // first.
     [[nodiscard]] std::vector<FreeBlock> free_blocks() const;
+    // Returns the NUMA node that a request is near to.
+    [[nodiscard]] unsigned home_of(const Request& request) const {
+        return request.home == own_numa ? layout_.cpu_numa[request.cpu] : request.home;
+    }
+    [[nodiscard]] unsigned numa_of(Frame frame) const {
+        return zones_[zone_index(map_.unit_of(frame))].spec().numa;
+    }
     // Returns the zones in the order in which a NUMA node's requests try them.
     [[nodiscard]] std::span<const std::uint8_t> zonelist(unsigned numa) const {
         return zonelists_[numa];
@@ -114,9 +121,6 @@ class Memory {
     struct Empty {};
     Memory(Layout layout, std::uint32_t grain, Empty);
 
-    [[nodiscard]] unsigned home_of(const Request& request) const {
-        return request.home == own_numa ? layout_.cpu_numa[request.cpu] : request.home;
-    }
     [[nodiscard]] std::size_t zone_index(Unit unit) const {
         return zone_of_[unit >> map_.pageblock_level()];
     }

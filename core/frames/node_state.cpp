@@ -106,7 +106,7 @@ std::uint32_t NodeState::fill_huge_pool(unsigned numa, std::uint32_t pages) {
             page = take();
         }
         if (!page) return got;
-        huge_pool_.push_back(*page);
+        huge_pools_[numa].push_back(*page);
     }
     return pages;
 }

@@ -68,7 +68,7 @@ class NodeState {
     // Takes 2 MiB pages for the hugetlb pool of a NUMA node, and returns how many it got. Memory is
     // compacted once there are no more. The page got last is handed out first.
     std::uint32_t fill_huge_pool(unsigned numa, std::uint32_t pages);
-    std::vector<Frame>& huge_pool() { return huge_pool_; }
+    std::vector<Frame>& huge_pool(unsigned numa) { return huge_pools_[numa]; }
     // Does as kswapd for a NUMA node that pages are promoted to: its oldest pages of the page cache
     // go to the nodes of the bit mask `slow`, or are dropped where these are full, until the node
     // is above the watermark of promotion. Returns how many frames are then missing.
@@ -92,7 +92,8 @@ class NodeState {
 
     Memory memory_;
     PageCache page_cache_;
-    std::vector<Frame> huge_pool_;  // free 2 MiB pages, the next one last
+    std::vector<std::vector<Frame>> huge_pools_ =  // [numa] free 2 MiB pages, the next one last
+        std::vector<std::vector<Frame>>(memory_.numas());
 };
 
 }  // namespace pagelens

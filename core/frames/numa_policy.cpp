@@ -57,6 +57,7 @@ Request request_by(const NumaPolicy& policy, unsigned cpu, unsigned cpu_node, un
             break;
     }
     request.home = static_cast<std::uint8_t>(home);
+    request.pools = request.numas;
     const bool interleaves =
         policy.mode == NumaMode::interleave || policy.mode == NumaMode::weighted_interleave;
     // alloc_pages_mpol(): only this node is tried first, and without reclaim; by default nothing

@@ -10,9 +10,6 @@ std::size_t PageCache::reclaim(Memory& memory, unsigned cpu, std::size_t count,
                                std::uint64_t numas) {
     std::size_t freed = 0;
     const auto is_asked = [numas](std::size_t numa) { return (numas >> numa & 1) != 0; };
-    const auto numa_of = [&](Frame page) {
-        return memory.zone_of(memory.map().unit_of(page)).spec().numa;
-    };
     searched_.resize(memory.numas());
     std::size_t place = pages_.size();
     bool are_all = true;
@@ -21,7 +18,8 @@ std::size_t PageCache::reclaim(Memory& memory, unsigned cpu, std::size_t count,
         if (is_asked(numa)) place = std::min(place, searched_[numa]);
     }
     for (; freed < count && place < pages_.size(); ++place) {
-        if (pages_[place] == gone || !(are_all || is_asked(numa_of(pages_[place])))) continue;
+        if (pages_[place] == gone || !(are_all || is_asked(memory.numa_of(pages_[place]))))
+            continue;
         memory.free(cpu, std::exchange(pages_[place], gone), small_order);
         ++freed;
     }

@@ -9,7 +9,7 @@ FirstTouch first_touch(const Program& program, std::span<const std::uint8_t> nod
     constexpr std::uint16_t nobody = 0xffff;
     const std::size_t pages = program.pages().size();
     FirstTouch found{std::vector<std::uint16_t>(pages, nobody), std::vector<std::uint16_t>(pages),
-                     std::vector<std::uint64_t>(program.objects())};
+                     std::vector<std::uint64_t>(program.objects()), 0};
     std::vector<std::uint16_t> toucher(pages, nobody);
     std::vector<bool> handed_over(pages);
     std::vector<std::uint32_t> votes(pages);  // for found.user
@@ -21,9 +21,10 @@ FirstTouch first_touch(const Program& program, std::span<const std::uint8_t> nod
         found.object[op.page] = op.object;
     };
     const auto use = [&](const Op& op) {
+        const auto lines = static_cast<std::uint32_t>(std::popcount(op.lines));
+        found.lines += lines;
         if (toucher[op.page] == nobody) return;
         const std::uint16_t thread = op.thread;
-        const auto lines = static_cast<std::uint32_t>(std::popcount(op.lines));
         if (node_of_thread[thread] != node_of_thread[toucher[op.page]])
             found.far_lines[op.object] += lines;
         if (thread != toucher[op.page]) handed_over[op.page] = true;

@@ -17,6 +17,7 @@ struct FirstTouch {
     std::vector<std::uint16_t> object;  // [page] that it was first touched for
     // [object] lines that threads move of pages that a thread on another NUMA node touched first.
     std::vector<std::uint64_t> far_lines;
+    std::uint64_t lines = 0;  // that threads move of all pages
 };
 
 // `node_of_thread` is of one copy of the program. Precondition: it has an entry for each thread.

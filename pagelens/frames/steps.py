@@ -237,9 +237,15 @@ class Hugetlb(Step):
         if node.machine.page_order > 0:
             raise UsageError("history: 'hugetlb' is modelled for kernels with pages of 4 KiB alone")
         pages = -(-round(self.size * node.scale) // HUGE_PAGE_BYTES)
-        numas = node.state.memory.numas
-        for numa in range(numas):
-            node.state.fill_huge_pool(numa, pages // numas + (numa < pages % numas))
+        numas = list(range(node.state.memory.numas))
+        while pages and numas:  # one each in turn; what a node does not have comes from the others
+            parts = [pages // len(numas) + (at < pages % len(numas)) for at in range(len(numas))]
+            got = [node.state.fill_huge_pool(numa, part) for numa, part in zip(numas, parts, strict=True)]
+            pages -= sum(got)
+            gave_all = [
+                (part, numa) for numa, part, given in zip(numas, parts, got, strict=True) if given == part
+            ]
+            numas = [numa for _, numa in sorted(gave_all)]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pagelens.replay.shared_lines import SharedLines
 Floats = NDArray[np.float64]
 
 LEAST_FAR_SHARE = 0.05  # of the lines that a first touch made remote, for an object to be worth a remedy
+LEAST_GAIN = 0.02  # of the time, at most, for an object to be worth a remedy: what a report calls different
 WRITTEN_AGAIN = 1.5  # times that a line is written: between once, to initialise it, and twice
 # The kernel's work for NUMA balancing, for a fault and for a page that moves (assumed: 0.5 to 3 us, and 3 to
 # 260 us). The upper end is that of a kernel that used 165 s more for 633,000 pages, with all their faults, on
@@ -90,19 +91,32 @@ def _of_larger_pages(user: NDArray[np.uint16], program: _core.Program, order: in
 def far_objects(workload: Workload, machine: Machine, ranks: int) -> Mapping[str, float]:
     """Return the share of lines that each object's first touch makes remote, of those of all, most first.
 
-    Objects with less than `LEAST_FAR_SHARE` are left out. The lines are those that pass the private caches.
+    Objects with less than `LEAST_FAR_SHARE` are left out, and those whose lines cannot cost `LEAST_GAIN` of
+    the time. The lines are those that pass the private caches.
     """
     if machine.topology.nodes == 1:
         return {}
     program = workload.compile(machine, FRAME_BITS)
     cores = cores_of_threads(machine, ranks * program.threads, NumaRule())[: program.threads]
-    far = _core.first_touch(program, machine.topology.node_of_core[cores].tolist())[2].astype(np.float64)
+    _, _, counted, lines = _core.first_touch(program, machine.topology.node_of_core[cores].tolist())
+    far = counted.astype(np.float64)
     far[KERNEL] = 0
+    if far.sum() == 0:
+        return {}
     shares: dict[str, float] = {}
-    for known, lines in zip(workload.objects, far, strict=True):
-        shares[known.name] = shares.get(known.name, 0.0) + float(lines / max(1.0, far.sum()))
+    for known, of_object in zip(workload.objects, far, strict=True):
+        shares[known.name] = shares.get(known.name, 0.0) + float(of_object / far.sum())
     ordered = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
-    return {name: share for name, share in ordered if share >= LEAST_FAR_SHARE}
+    least = LEAST_GAIN / _dearest_line(machine) * lines / far.sum()
+    return {name: share for name, share in ordered if share >= max(LEAST_FAR_SHARE, least)}
+
+
+def _dearest_line(machine: Machine) -> float:
+    """Return how many times as long as the mean line a remote one can take, by latencies or by rates."""
+    topology = machine.topology
+    by_latency = topology.latency.max() / topology.latency.min()
+    rates = [topology.bandwidth.min(), *(link.rate for link in topology.links)]
+    return max(1.0, float(by_latency), float(topology.memory_bandwidth.sum() / min(rates)))
 
 
 @dataclass(frozen=True)

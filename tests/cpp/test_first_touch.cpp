@@ -44,6 +44,7 @@ TEST_CASE("a page that one thread initialises and another reads is the reader's"
     CHECK(found.user[1] == 0);
     CHECK(found.object[0] == 1);
     CHECK(found.far_lines[1] == 1);
+    CHECK(found.lines == 4 * 64 - 63);
     const std::uint8_t together[] = {1, 1};
     CHECK(first_touch(program, together).far_lines[1] == 0);
 }

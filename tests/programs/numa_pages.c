@@ -65,10 +65,68 @@ static void by_policy(const char* name, int cpu, int mode, unsigned long nodes, 
     munmap(at, pages * PAGE);
 }
 
+// Pages of the hugetlb pools: those of a CPU's thread, of one bound to a node, and interleaved
+// ones.
+static void pooled(const char* name, int cpu, int mode, unsigned long nodes, size_t pages) {
+    char* const at = mmap(0, pages * HUGE, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+    if (at == MAP_FAILED || policy(at, pages * HUGE, mode, nodes)) exit(6);
+    run_on(cpu);
+    for (size_t i = 0; i < pages; ++i) at[i * HUGE] = 1;
+    print_nodes(name, at, pages * (HUGE / PAGE));
+    munmap(at, pages * HUGE);
+}
+
+// Waits until khugepaged has made one page of 2 MiB of small ones: `first` on node 0, then others
+// on the last node.
+static void collapsed(int nodes, size_t first) {
+    char* const at = fresh(HUGE);
+    madvise(at, HUGE, MADV_NOHUGEPAGE);
+    run_on(0);
+    touch(at, first);
+    run_on(nodes - 1);
+    touch(at + first * PAGE, HUGE / PAGE - first);
+    print_nodes("small", at, HUGE / PAGE);
+    madvise(at, HUGE, MADV_HUGEPAGE);
+    for (int tries = 0; tries < 500; ++tries) {
+        unsigned long flags = 0, entry = 0;
+        FILE* const map = fopen("/proc/self/pagemap", "rb");
+        FILE* const all = fopen("/proc/kpageflags", "rb");
+        if (!map || !all) exit(7);
+        fseek(map, (long)((size_t)at / PAGE * 8), SEEK_SET);
+        if (fread(&entry, 8, 1, map) != 1) exit(8);
+        fseek(all, (long)((entry & ((1ul << 55) - 1)) * 8), SEEK_SET);
+        if (fread(&flags, 8, 1, all) != 1) exit(9);
+        fclose(map);
+        fclose(all);
+        if (flags >> 22 & 1) {  // KPF_THP
+            print_nodes("collapsed", at, HUGE / PAGE);
+            return;
+        }
+        usleep(20000);
+    }
+    printf("collapsed refused\n");
+}
+
 int main(int count, char** words) {
     const int nodes = count > 1 ? atoi(words[1]) : 2;
     const size_t spill = count > 2 ? strtoul(words[2], NULL, 10) : 0;
     char name[64];
+    if (count > 2 && strcmp(words[2], "pools") == 0) {
+        const size_t pages = strtoul(words[3], NULL, 10);
+        for (int cpu = 0; cpu < nodes; ++cpu) {
+            sprintf(name, "local-%d", cpu);
+            pooled(name, cpu, LOCAL, 0, pages);
+            sprintf(name, "bind-%d", cpu);
+            pooled(name, 0, BIND, 1ul << cpu, 2);
+        }
+        pooled("interleave", 0, INTERLEAVE, (1ul << nodes) - 1, 4);
+        return 0;
+    }
+    if (count > 2 && strcmp(words[2], "collapsed") == 0) {
+        collapsed(nodes, strtoul(words[3], NULL, 10));
+        return 0;
+    }
     if (spill > 0) {  // one way a process, because it leaves a mark on all nodes
         const int cpu = atoi(words[3]);
         char* const at = fresh(spill * PAGE);

@@ -6,6 +6,7 @@ random frames give 1 - (1 - f/6)^5.
 """
 
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -197,6 +198,21 @@ def test_the_hugetlb_pool_hands_out_the_page_that_it_got_last() -> None:
     placement = _core.place_by_kernel(state, 9)
     assert placement.page_order == 9
     assert state.memory.free_frames < KNL.frames - (4 << 18)
+
+
+def test_what_a_node_lacks_for_the_hugetlb_pool_comes_from_the_others() -> None:
+    room, got = [2, 100, 100], [0, 0, 0]
+
+    def fill(numa: int, pages: int) -> int:
+        given = min(pages, room[numa] - got[numa])
+        got[numa] += given
+        return given
+
+    state = SimpleNamespace(memory=SimpleNamespace(numas=3), fill_huge_pool=fill)
+    node = SimpleNamespace(machine=SimpleNamespace(page_order=0), scale=1.0, state=state)
+    step = parse_history("boot; hugetlb(40MiB)")[-1]
+    step.run(node, _core.Random(1, 0, 0, _core.Stream.history))  # type: ignore[arg-type]
+    assert got == [2, 9, 9]
 
 
 def test_the_hugetlb_pool_compacts_only_when_it_finds_no_page() -> None:

@@ -115,6 +115,8 @@ def test_every_page_lies_where_the_model_says(
         assert kinds >= set(MODES) - {"weighted"} | {"parallel", "written", "again"}
         assert ("weighted" in kinds) == (kernel == "6.12")
         assert wrong == []
+        check_pools(guest, nodes, orders)
+        check_khugepaged(guest, nodes)
 
         # A process larger than a node goes on in that order, and comes back to none.
         for cpu in cpus:
@@ -124,6 +126,40 @@ def test_every_page_lies_where_the_model_says(
             assert len(seen) >= 2
             moves = sum(a != b for a, b in pairwise(found))
             print(f"{kernel}: spill from node {cpu}: {seen}, {moves} changes of node over {len(found)} pages")
+
+
+def check_pools(guest: Guest, nodes: int, orders: list[list[int]]) -> None:
+    """Each node has its part of the pool, and each page comes from the nearest pool that has one."""
+    total, asked = 4 * nodes - 1, 2 * nodes + 1
+    shell(guest, f"echo {total} > /proc/sys/vm/nr_hugepages")
+    files = [
+        f"/sys/devices/system/node/node{n}/hugepages/hugepages-2048kB/nr_hugepages" for n in range(nodes)
+    ]
+    there = list(map(int, shell(guest, f"cat {' '.join(files)}").split()))
+    assert there == [total // nodes + (node < total % nodes) for node in range(nodes)]  # the step `hugetlb`
+    ways = list(said(guest, nodes, "pools", asked))
+    assert len(ways) == 2 * nodes + 1
+    for name, _, found in ways:
+        kind, *rest = name.split("-")
+        mask = 1 << int(rest[0]) if kind == "bind" else (1 << nodes) - 1
+        policy = _core.NumaPolicy(_core.NumaMode[kind], mask)
+        left, expected = list(there), []
+        for index in range(len(found) // 512):  # the kernel counts from the beginning of the mapping
+            begin, allowed, _ = policy.request(int(rest[0]) if kind == "local" else 0, 0, index, nodes)
+            node = next(node for node in orders[begin] if allowed >> node & 1 and left[node])
+            left[node] -= 1
+            expected += [node] * 512
+        assert found == expected, name
+    shell(guest, "echo 0 > /proc/sys/vm/nr_hugepages")
+
+
+def check_khugepaged(guest: Guest, nodes: int) -> None:
+    """A page of small ones lies where most of these were (hpage_collapse_find_target_node())."""
+    shell(guest, "echo 10 > /sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs")
+    for first in (200, 300):
+        before, after = said(guest, nodes, "collapsed", first)
+        assert before[2] == [0] * first + [nodes - 1] * (512 - first)
+        assert after[2] == [0 if first > 256 else nodes - 1] * 512
 
 
 @pytest.mark.long

@@ -23,12 +23,12 @@ from machine_roles import (
 )
 
 from pagelens.accesses.declared import Array, DeclaredWorkload, Loops, Sweep
-from pagelens.accesses.declared.loops import read, serial_first_touch, write
+from pagelens.accesses.declared.loops import Kind, Stream, Walk, read, serial_first_touch, write
 from pagelens.accesses.workload import KERNEL
-from pagelens.address.units import LINE_BYTES
+from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.frames import Node, find_policy, parse_history
 from pagelens.machine import Machine, NumaLoad, load_machine, modelled_times
-from pagelens.replay import Run, Simulation
+from pagelens.replay import Run, Simulation, far_objects
 from pagelens.replay.mechanisms import NUMA_CROWDING, NUMA_LINKS
 
 TWO_NODES = (TWO_SOCKETS, TWO_SOCKETS_LATER, TWO_SOCKETS_ICE_LAKE, TWO_SOCKETS_OF_CHIPLETS, ONE_NODE_A_SOCKET)
@@ -225,6 +225,24 @@ def test_a_page_that_is_used_between_the_stretches_lies_with_its_user() -> None:
     sim, node = Simulation(workload, machine, 1), simulated()[1]
     cleared = sim.run(sim.place(find_policy("touch"), node), ()).numa.writes[0, KERNEL]
     assert cleared / cleared.sum() == pytest.approx(np.array([[0.5, 0.0], [0.0, 0.5]]), abs=0.01)
+
+
+@pytest.mark.parametrize(("size", "is_worth_it"), [(32 * MIB, True), (36 * FRAME_BYTES, False)])
+def test_an_object_whose_lines_cannot_matter_gets_no_remedy(size: int, is_worth_it: bool) -> None:
+    """All remote lines are of `few`, so that their share of these says nothing."""
+    machine = load_machine(TWO_SOCKETS)
+    by_one = (Stream("few", Kind.write, walk=Walk.serial),)
+    loops = Loops(
+        (Array("most", 128 * MIB), Array("few", size)),
+        (
+            Sweep("initialise", 4.0, write("most"), first_touch=True),
+            Sweep("initialise", 4.0, by_one, first_touch=True),
+            Sweep("read", 1.0, read("most", "few")),
+        ),
+        {},
+    )
+    found = far_objects(DeclaredWorkload("few", loops, machine.cores.count.value), machine, 1)
+    assert found == ({"few": 1.0} if is_worth_it else {})
 
 
 def test_the_times_of_a_replayed_program_follow_the_rules() -> None:
