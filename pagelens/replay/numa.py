@@ -107,16 +107,20 @@ def far_objects(workload: Workload, machine: Machine, ranks: int) -> Mapping[str
     for known, of_object in zip(workload.objects, far, strict=True):
         shares[known.name] = shares.get(known.name, 0.0) + float(of_object / far.sum())
     ordered = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
-    least = LEAST_GAIN / _dearest_line(machine) * lines / far.sum()
+    least = LEAST_GAIN / _dearest_line(machine, far.sum() / lines) * lines / far.sum()
     return {name: share for name, share in ordered if share >= max(LEAST_FAR_SHARE, least)}
 
 
-def _dearest_line(machine: Machine) -> float:
-    """Return how many times as long as the mean line a remote one can take, by latencies or by rates."""
+def _dearest_line(machine: Machine, remote: float) -> float:
+    """Return how many times as long as the mean line a remote one can take, given the share of remote lines.
+
+    That is by latencies, and by rates only if these lines are enough to keep a link busy all the time.
+    """
     topology = machine.topology
-    by_latency = topology.latency.max() / topology.latency.min()
+    by_latency = float(topology.latency.max() / topology.latency.min())
     rates = [topology.bandwidth.min(), *(link.rate for link in topology.links)]
-    return max(1.0, float(by_latency), float(topology.memory_bandwidth.sum() / min(rates)))
+    by_rate = float(topology.memory_bandwidth.sum() / min(rates))
+    return max(by_latency, by_rate) if remote * by_rate > 1 else by_latency
 
 
 @dataclass(frozen=True)
