@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <compare>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -31,10 +32,21 @@ struct Page {
     double used_s = 0, hidden_s = never;  // when it was last used, and when a scan has hidden it
 };
 
+// A page as it was when the pages of its node were put in order.
+struct Listed {
+    double used_s = 0;
+    std::uint32_t page = 0;
+    auto operator<=>(const Listed&) const = default;
+};
+
 // What the kernel keeps of a node to which pages are promoted.
 struct Target {
     double threshold_s = 0, adapted_s = 0, second_s = 0;
     std::uint64_t candidates = 0, when_adapted = 0, at_second = 0;
+    // The node's pages, those used longest ago first, as of a time; those before `next` are gone.
+    std::vector<Listed> oldest;
+    std::size_t next = 0;
+    double listed_s = never;
 };
 
 class Tiers {
@@ -63,7 +75,8 @@ class Tiers {
                 phase_ = op.page;
                 return;
             case OpKind::map_write:
-                if (!frames_.writable(op.page)) ++process_with(op.page).resident;
+                if (frames_.writable(op.page)) return;
+                ++process_with(op.page).resident;
                 pages_[op.page] = {.used_s = now_s_};
                 return frames_.map_write(op.page, [](auto, auto, auto) {}, op.thread);
             case OpKind::map_read:
@@ -120,14 +133,11 @@ class Tiers {
     void scan(Process& process) {
         if (process.period_s == 0) process.period_s = least_period(process);
         process.scan_at_s = now_s_ + process.period_s;
+        if (process.next == process.pages.size()) begin_pass(process);
         for (unsigned chunk = 0; chunk < most_chunks; ++chunk) {
             bool found = false;
             for (std::uint32_t left = rules_.scan_pages; left > 0; ++process.next) {
-                if (process.next == process.pages.size()) {
-                    process.next = 0;
-                    ++process.passes;
-                    return;
-                }
+                if (process.next == process.pages.size()) return begin_pass(process);
                 const std::uint32_t page = process.pages[process.next];
                 if (!frames_.writable(page)) continue;
                 --left;
@@ -140,6 +150,12 @@ class Tiers {
         }
     }
 
+    // reset_ptes_scan()
+    static void begin_pass(Process& process) {
+        process.next = 0;
+        ++process.passes;
+    }
+
     // should_numa_migrate_memory() for a page of a slow node
     bool is_hot(const Op& op, double latency_s) {
         const unsigned node = frames_.node_of_thread(op.page, op.thread);
@@ -150,11 +166,11 @@ class Tiers {
         }
         adapt(target);
         if (latency_s >= target.threshold_s) return false;
+        target.candidates += frames_.on_slow(op.page);
         if (now_s_ - target.second_s > 1) {  // numa_promotion_rate_limit()
             target.second_s = now_s_;
             target.at_second = target.candidates;
         }
-        target.candidates += frames_.on_slow(op.page);
         return static_cast<double>(target.candidates - target.at_second) < rules_.pages_a_second;
     }
 
@@ -174,18 +190,45 @@ class Tiers {
 
     // kswapd of the node, with nothing left in the page cache that could go
     void demote(unsigned node, std::uint32_t frames, std::vector<Op>& batch) {
-        std::vector<std::uint32_t> found;
-        for (std::uint32_t page = 0; page < pages_.size(); ++page)
-            if (frames_.writable(page) && frames_.on_node(page, node) > 0) found.push_back(page);
-        std::ranges::stable_sort(found, {},
-                                 [&](std::uint32_t page) { return pages_[page].used_s; });
-        for (const std::uint32_t page : found) {
+        Target& target = targets_[node];
+        bool renewed = false;
+        for (std::size_t at = target.next;; ++at) {
+            // What was used at the time of the list may have company since.
+            if (!renewed &&
+                (at == target.oldest.size() || target.oldest[at].used_s == target.listed_s)) {
+                list_oldest(node);
+                renewed = true;
+                at = 0;
+            }
+            if (at == target.oldest.size()) break;
+            const std::uint32_t page = target.oldest[at].page;
+            if (!is_as_listed(target.oldest[at], node)) continue;
             const std::uint64_t moved = frames_.demote(page, node, [](auto, auto) {});
-            if (moved == 0) return;  // the slow nodes are full
+            if (moved == 0) break;  // the slow nodes are full
             batch.push_back(make_op(OpKind::hint_fault, page, HintFault::demoted + node));
-            if (moved >= frames) return;
+            if (moved >= frames) break;
             frames -= static_cast<std::uint32_t>(moved);
         }
+        while (target.next < target.oldest.size() &&
+               !is_as_listed(target.oldest[target.next], node))
+            ++target.next;
+    }
+
+    // Puts the pages of the node in order. A page that is used or comes to the node later is
+    // younger than all that are as listed, so the list serves until it has been gone through.
+    void list_oldest(unsigned node) {
+        Target& target = targets_[node];
+        target.oldest.clear();
+        for (std::uint32_t page = 0; page < pages_.size(); ++page)
+            if (frames_.writable(page) && frames_.on_node(page, node) > 0)
+                target.oldest.push_back({pages_[page].used_s, page});
+        std::ranges::sort(target.oldest);
+        target.next = 0;
+        target.listed_s = now_s_;
+    }
+    [[nodiscard]] bool is_as_listed(const Listed& listed, unsigned node) const {
+        return pages_[listed.page].used_s == listed.used_s && frames_.writable(listed.page) &&
+               frames_.on_node(listed.page, node) > 0;
     }
 
     // task_numa_placement() after a pass. Only promotions count, and none of them as local or

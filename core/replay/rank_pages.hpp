@@ -93,7 +93,8 @@ class RankPages {
         return numa_->node_of_cpu[numa_->cpus[rank * threads_ + thread]];
     }
     // FrameSource::spare_frames()
-    [[nodiscard]] std::uint32_t spare_frames(unsigned node) const {
+    std::uint32_t spare_frames(unsigned node) {
+        give_back();
         return source_->spare_frames(node);
     }
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "core/frames/node_state.hpp"
 #include "core/frames/placement.hpp"
 #include "core/replay/memory_tiers.hpp"
 #include "tests/cpp/reference_replay.hpp"
+#include "tests/cpp/reference_tiers.hpp"
 
 using namespace pagelens;
 
@@ -70,7 +72,100 @@ Met met(const std::shared_ptr<const Program>& program, NodeState state, const Me
     return found;
 }
 
+// A program of several processes.
+class ProgramOfSpaces : public reference::ListedProgram {
+  public:
+    ProgramOfSpaces(std::vector<Op> ops, std::vector<VirtualPage> pages, unsigned threads,
+                    unsigned spaces)
+        : ListedProgram(std::move(ops), std::move(pages), 2, 1, threads), spaces_(spaces) {}
+    [[nodiscard]] unsigned spaces() const override { return spaces_; }
+
+  private:
+    unsigned spaces_;
+};
+
 }  // namespace
+
+TEST_CASE("tiers are the kernel's, event for event, and leave the program as it is") {
+    std::mt19937 engine(27);
+    const auto below = [&](unsigned n) { return static_cast<unsigned>(engine() % n); };
+    std::size_t cold = 0, hot = 0, demoted = 0;
+    for (int round = 0; round < 120; ++round) {
+        const unsigned threads = 1 + below(4), ranks = 1 + below(3), spaces = 1 + below(2);
+        const unsigned fast = 1 + below(2), slow = 1 + below(2), pages = 4 + below(60);
+        std::vector<VirtualPage> addresses;
+        for (unsigned page = 0; page < pages; ++page)
+            addresses.emplace_back((std::uint64_t{below(spaces)} << space_shift) + 300 + page * 2);
+        std::ranges::shuffle(addresses, engine);
+
+        const std::uint32_t needed = pages * ranks + pages;  // what it writes, and what it reads
+        reference::Room room{.mark = below(4), .spared_as = below(2) == 0 ? 1u : 1u << 18};
+        for (unsigned node = 0; node < fast; ++node) room.free.push_back(below(needed));
+        for (unsigned node = 0; node < slow; ++node)
+            room.free.push_back(below(4) == 0 ? needed / 2 : needed);
+        room.free.back() = needed;
+        auto numa = std::make_shared<NumaPlacing>();
+        for (unsigned thread = 0; thread < ranks * threads; ++thread)
+            numa->cpus.push_back(below(fast));
+        for (unsigned node = 0; node < fast + slow; ++node) {
+            if (node < fast) numa->node_of_cpu.push_back(static_cast<std::uint8_t>(node));
+            if (node >= fast) numa->slow_nodes |= 1ull << node;
+            numa->end_of_node.push_back((node + 1) * needed);
+        }
+        numa->policies = {NumaPolicy{}};
+        const MemoryTiers rules{.numa = numa,
+                                .ranks = ranks,
+                                .line_s = {0.001 + 0.01 * below(4)},
+                                .most_period_s = 1.0 + below(8),
+                                .scan_pages = 1 + below(pages + 3),
+                                .hot_s = 0.05 + 0.3 * below(6),
+                                .pages_a_second = below(2) == 0 ? 1e6 : 1.0 + below(40)};
+
+        const unsigned touches = below(2) == 0 ? 5 : 48;  // of 60 ops; meanwhile no time passes
+        std::vector<Op> ops;
+        for (int i = 0; i < 3000; ++i) {
+            // A third of the pages has most of the accesses.
+            const unsigned page = below(3) == 0 ? below(pages) : below(pages / 3 + 1);
+            const unsigned thread = below(threads), what = below(60);
+            if (what < 4)
+                ops.push_back(make_op(OpKind::map_write, page, 0, 1, thread));
+            else if (what == 4)
+                ops.push_back(make_op(OpKind::unmap, page, 1 + below(std::min(3u, pages - page))));
+            else if (what == 5)
+                ops.push_back(make_op(OpKind::map_read, page, 1 + below(pages), 1, thread));
+            else if (what == 6)
+                ops.push_back(make_op(OpKind::write_back, page, 3, 1, thread));
+            else if (what < 7 + touches)
+                ops.push_back(make_op(OpKind::touch, page, 1, 1, thread));
+            else
+                ops.push_back(make_op(what % 2 == 0 ? OpKind::stream_store : OpKind::fetch, page,
+                                      engine() | 1, 1, thread));
+        }
+        const auto program =
+            std::make_shared<const ProgramOfSpaces>(ops, addresses, threads, spaces);
+        const auto expected = reference::Tiers(*program, room, rules).events(ops);
+        const auto placement = std::make_shared<const reference::RoomPlacement>(room, needed);
+        std::vector<reference::TierEvent> found;
+        std::vector<Op> left;
+        for_each_op(*with_memory_tiers(program, placement, rules), [&](const Op& op) {
+            if (op.kind() == OpKind::hint_fault)
+                found.push_back({left.size(), op.page, op.thread, op.lines});
+            else
+                left.push_back(op);
+        });
+        CHECK(found == expected);
+        CHECK(std::ranges::equal(left, ops, [](const Op& a, const Op& b) {
+            return a.kind() == b.kind() && a.page == b.page && a.lines == b.lines;
+        }));
+        for (const auto& event : expected)
+            ++(event.what == HintFault::is_cold  ? cold
+               : event.what == HintFault::is_hot ? hot
+                                                 : demoted);
+    }
+    CHECK(cold > 2000);
+    CHECK(hot > 2000);
+    CHECK(demoted > 500);
+}
 
 TEST_CASE("pages that are used soon after a scan are promoted, and the oldest ones make room") {
     const Met found =
