@@ -6,6 +6,7 @@ microseconds), and leave two orders of magnitude above today's fastest parts.
 
 from pagelens.machine.parts import Parts
 from pagelens.machine.values import stated_values
+from pagelens.units import format_rate, format_time
 
 # The ranges by key, in SI units. `cores.` before a key restricts it to that section.
 RANGES = {
@@ -26,8 +27,13 @@ RANGES = {
     "page_fault.zero": (1e-9, 1e-2),
     "page_fault.file": (1e-9, 1e-2),
 }
-# The fields of [numa] that have such a value for each pair of nodes, or for each node.
-_MATRICES = {"latencies": "latency", "bandwidths": "bandwidth", "write_bandwidths": "write_bandwidth"}
+# The fields of [numa] that have such a value for each pair of nodes, or for each node, and how it is shown.
+_MATRICES = {
+    "latencies": ("latency", format_time),
+    "line_latencies": ("latency", format_time),
+    "bandwidths": ("bandwidth", format_rate),
+    "write_bandwidths": ("write_bandwidth", format_rate),
+}
 
 
 def is_possible(name: str, value: float) -> bool:
@@ -48,13 +54,16 @@ def check_possible(machine: Parts) -> None:
             "so check the number and its unit"
         )
     if machine.numa is not None:
-        for name, key in _MATRICES.items():
+        for name, (key, shown) in _MATRICES.items():
             matrix = getattr(machine.numa, name)
-            for row in matrix.value if matrix is not None else ():
-                if not all(is_possible(key, value) for value in row):
-                    raise ValueError(
-                        f"numa.{name}: no machine has one of these; check the numbers and their unit"
-                    )
+            values = [value for row in matrix.value for value in row] if matrix is not None else []
+            wrong = next((value for value in values if not is_possible(key, value)), None)
+            if wrong is not None:
+                low, high = map(shown, RANGES[key])
+                raise ValueError(
+                    f"numa.{name}: no machine has {shown(wrong)}; from {low} to {high} is possible, "
+                    "so check the numbers and their unit"
+                )
     first, second = machine.l1.size, machine.l2.size
     # A GPU's multiprocessor has no second cache, so its file states one through which lines only pass.
     if machine.device is None and first.value > second.value:

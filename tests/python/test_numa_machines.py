@@ -61,7 +61,7 @@ def test_each_node_writes_at_a_rate_of_its_own() -> None:
     wrong = FILE.replace("[numa]\n", '[numa]\nwrite_bandwidths = { value = ["50 GB/s"], assumed = "t" }\n')
     with pytest.raises(UsageError, match=r"write_bandwidths must be one row of 2 columns"):
         parse_machine(wrong.encode(), "x.toml")
-    with pytest.raises(UsageError, match=r"numa.write_bandwidths: no machine has one of these"):
+    with pytest.raises(UsageError, match=r"numa.write_bandwidths: no machine has 0 B/s; from 1 MB/s to"):
         parse_machine(wrong.replace('"50 GB/s"', '"50 0 GB/s"').encode(), "x.toml")
 
 
@@ -106,7 +106,8 @@ def test_machines_of_few_and_of_many_nodes_are_there() -> None:
         ('["96 GiB", "96 GiB"]', '["96 GB", "96 GB"]', "node 0 has 96,000,000,000 B"),
         ('"143.5 89.5 ns"', '"143.5 ns"', "must have a row for each of the 2 nodes with cores, of 2 columns"),
         ('"143.5 89.5 ns"', '"143.5 89.5"', "is not a time"),
-        ('"143.5 89.5 ns"', '"143.5 89.5 s"', "no machine has one of these"),
+        ('"143.5 89.5 ns"', '"143.5 89.5 s"', "no machine has 144 s; from 10 ps to 1 ms is possible"),
+        ('"114 49.9 ns"', '"114 0 ns"', "numa.line_latencies: no machine has 0 s; from 10 ps to 1 ms"),
         ('"143.5 89.5 ns"', "143", "a row is numbers and their unit"),
         ('"34.3 105 GB/s"', '"34.3 205 GB/s"', "ddr.bandwidth must be 310 GB/s"),
         ('"21 10"', '"10 21"', "numa.distances must be 2 rows"),
