@@ -8,10 +8,11 @@ import pytest
 
 RUNS = [
     *(("triad", arguments) for arguments in (["1", "1"], ["3", "7"])),
-    *(("triad-omp", arguments) for arguments in (["1", "1"], ["3", "7"])),
+    *(("triad-omp", arguments) for arguments in (["1", "1"], ["3", "7"], ["2", "1", "1"])),
     *(("stream", arguments) for arguments in (["1"], ["12"])),
     *(("cg", arguments) for arguments in (["1"], ["2"], ["17"], ["12", "3"])),
     ("cg-omp", ["17"]),
+    ("fe-omp", ["13"]),
     *(("fe", arguments) for arguments in (["1"], ["2"], ["13"], ["13", "3"])),
     *(("gups", arguments) for arguments in (["1", "1"], ["10"], ["16", "1"], ["16", "2", "10"])),
     *(("sum", arguments) for arguments in (["1", "1"], ["1001", "3"], [])),
