@@ -1,5 +1,5 @@
-// Which object pushes out whose lines. Most pairs of objects never meet, and a program can have tens
-// of thousands of objects, so only pairs that met are kept.
+// Which object pushes out whose lines. Most pairs of objects never meet, and a program can have
+// tens of thousands of objects, so only pairs that met are kept.
 #pragma once
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 
 Nodes come in rounds, each of twice as many as all before (`pagelens.ensemble.ROUNDS`). After each round, the
 spread between the nodes says how far the median of many more nodes can lie from the present one. A policy
-stops when its median is known. It also stops when it no longer competes, because others surely gain more and
-what is said of it is sure. It stops, too, when all nodes together would neither make its median known nor
+stops when its median is known. It also stops when it no longer competes, because it surely gains nothing, or
+others surely gain more and what is said of it is sure. It stops, too, when all nodes together would neither make its median known nor
 change what is said of it: where nodes are of two kinds, the median can lie between them, and its interval
 stays wide, and where only stretches of a run are simulated, no number of nodes makes up for their choice. A
 policy of large pages that gets none stops at once. The rest of the nodes goes where the answer is open. Two
@@ -23,7 +23,7 @@ from pagelens.address.units import HUGE_PAGE_BITS
 from pagelens.ensemble import ROUNDS, Ensemble
 from pagelens.explain.distributions import totals_by_node
 from pagelens.explain.intervals import FEW, Interval, Intervals, relative_error
-from pagelens.explain.verdict import MATTERS
+from pagelens.explain.verdict import EQUAL, MATTERS
 from pagelens.explain.words import NODES_FOR_RARE
 from pagelens.statistics import CONFIDENCE, t_quantile
 
@@ -82,23 +82,24 @@ def unsettled(ensemble: Ensemble, precision: float, most_nodes: int) -> Sequence
     If any other policy is one of them, so is the baseline, because gains are over it on the same nodes. There
     can be `most_nodes` in all.
     """
-    of_columns = [Intervals(ensemble, column) for column in _COLUMNS]
-    open_ones: set[str] = set()
-    for of in of_columns:
-        said, expected = (_said(of, ensemble.baseline, nodes) for nodes in (None, most_nodes))
-        open_ones |= {
-            policy
-            for policy in of.times
-            if _is_open(
-                of, policy, ensemble.baseline, precision, most_nodes, said.get(policy) == expected.get(policy)
-            )
-        }
-    open_ones -= set(_without_effect(ensemble))
-    for of in of_columns:
-        open_ones &= _competing(of, ensemble.baseline)
+    baseline = ensemble.baseline
+    of, in_turn = (Intervals(ensemble, column) for column in _COLUMNS)
+    open_ones = _open(of, baseline, precision, most_nodes)
+    open_ones |= _open(in_turn, baseline, precision, most_nodes) & _of_either_sign(in_turn, baseline)
+    open_ones &= _competing(of, baseline) - set(_without_effect(ensemble))
     if not open_ones:
-        return [ensemble.baseline] if _only_tail_matters(ensemble, of_columns[0].times) else []
-    return [policy for policy in ensemble.policies if policy in open_ones | {ensemble.baseline}]
+        return [baseline] if _only_tail_matters(ensemble, of.times) else []
+    return [policy for policy in ensemble.policies if policy in open_ones | {baseline}]
+
+
+def _open(of: Intervals, baseline: str, precision: float, most_nodes: int) -> set[str]:
+    """Return the policies of whose times by one bound more nodes would say more."""
+    said, expected = (_said(of, baseline, nodes) for nodes in (None, most_nodes))
+    return {
+        policy
+        for policy in of.times
+        if _is_open(of, policy, baseline, precision, most_nodes, said.get(policy) == expected.get(policy))
+    }
 
 
 def _is_open(
@@ -178,10 +179,18 @@ def half_width(values: Floats, nodes: int | None = None) -> float:
     return float(np.expm1(t_quantile(n_then - 1, 1 - doubt / 2) * error))
 
 
+def _of_either_sign(in_turn: Intervals, baseline: str) -> set[str]:
+    """Return the policies that may lose, or not, where all resources take turns (`verdict`)."""
+    gains = {policy: _gain(in_turn, baseline, policy, None) for policy in in_turn.times if policy != baseline}
+    return {policy for policy, gain in gains.items() if gain.low < 1 / EQUAL <= gain.high}
+
+
 def _competing(of: Intervals, baseline: str) -> set[str]:
     """Return the policies of which it is open whether they gain, or whether they gain most."""
-    surely = {policy for policy, (beaten, side) in _said(of, baseline).items() if beaten and side}
-    return set(of.times) - surely
+    said = _said(of, baseline)
+    surely = {policy for policy, (beaten, side) in said.items() if beaten and side}
+    vain = {policy for policy in said if _gain(of, baseline, policy, None).high <= MATTERS}
+    return set(of.times) - surely - vain
 
 
 def _said(of: Intervals, baseline: str, nodes: int | None = None) -> Mapping[str, tuple[bool, int | None]]:

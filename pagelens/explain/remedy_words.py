@@ -63,7 +63,7 @@ def unknown_in_words(remedies: Sequence[RemedyGain], nodes: int, by_stretches: f
     of nodes makes up for it.
     """
     sentences = []
-    if unsure := [r for r in remedies if r.verdict == "unsure"]:
+    if unsure := [r for r in remedies if _may_help(r)]:
         which = ", ".join(
             f"'{r.policy}' {times(r.gain_median)} ({r.gain_median_low:.2f}-{r.gain_median_high:.2f})"
             for r in unsure
@@ -98,7 +98,13 @@ def has_effect(remedy: RemedyGain) -> bool:
 
 def any_unsure(remedies: Sequence[RemedyGain]) -> bool:
     """Return whether there is a remedy of which the model cannot tell whether it helps."""
-    return any(remedy.verdict == "unsure" for remedy in remedies)
+    return any(map(_may_help, remedies))
+
+
+def _may_help(remedy: RemedyGain) -> bool:
+    """Return whether it is open that a remedy gains 2%. What may only cost something is no help."""
+    gains = (remedy.gain_median_high, remedy.gain_p95)
+    return remedy.verdict == "unsure" and any(gain > MATTERS for gain in gains)
 
 
 def _gain(remedy: RemedyGain) -> str:

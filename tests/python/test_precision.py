@@ -153,6 +153,25 @@ def test_a_policy_that_surely_is_beaten_stops() -> None:
     assert unsettled(slow, PRECISION, NODES) == ["aged", "2m"]
 
 
+def test_a_policy_that_surely_gains_nothing_stops() -> None:
+    random = np.random.default_rng(1)
+    slow = drawn({"aged": 0.001, "2m": 0.05}, random, 4, slower={"2m": 1.3})
+    assert half_width(slow.tables.placements.filter(pl.col("policy") == "2m")["time_s"].to_numpy()) > PRECISION
+    assert unsettled(slow, PRECISION, NODES) == ["aged"]  # for rare slow nodes
+
+
+@pytest.mark.parametrize(("in_turn", "more"), [(0.5, []), (1.01, ["aged", "2m"])])
+def test_the_time_in_turn_is_known_as_soon_as_it_is_known_which_is_faster(
+    in_turn: float, more: Sequence[str]
+) -> None:
+    random = np.random.default_rng(1)
+    found = drawn({"aged": 0.001, "2m": 0.001}, random, 4, slower={"2m": 0.9})
+    of_nodes = random.normal(0, 0.05, 8)
+    factors = np.exp(of_nodes) * np.where(np.arange(8) < 4, 1.0, in_turn)
+    rows = found.tables.placements.with_columns(pl.Series("serial_time_s", factors))
+    assert unsettled(replace(found, tables=Tables.of(placements=rows)), PRECISION, NODES) == more
+
+
 def two_kinds(random: np.random.Generator, nodes: int) -> dict[str, np.ndarray]:
     """Times of two kinds of nodes, of a remedy that makes all alike, and of one that changes nothing."""
     slow = np.where(random.random(nodes) < 0.6, 1.3, 1.0)
