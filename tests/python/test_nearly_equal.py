@@ -153,10 +153,11 @@ def test_nodes_are_estimated_if_their_rows_cannot_decide_the_time(monkeypatch: p
 
 
 def test_nodes_with_the_same_frames_count_the_same_without_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = load_machine(SNOOP_FILTER).with_values(SMALL)
-    simulation = Simulation(declared("shallow", 8 * MEBIBYTE, 2), machine, ranks=1)
+    machine = load_machine(SNOOP_FILTER).with_values({**SMALL, "cores.instructions_per_cycle": 0.5})
+    simulation = Simulation(declared("stencil", 8 * MEBIBYTE, 2), machine, ranks=1)
     first, second = (simulation.place(policies["contiguous"], Node(machine, 1, node)) for node in (0, 1))
     reference = simulation.reference(first, CancelFlag())
     assert reference is not None
+    assert reference.sample is not None
     monkeypatch.setattr(_Placed, "sample", lambda _: pytest.fail("a sample was replayed"))
     assert_same(simulation.run_like(second, reference, CancelFlag()), simulation.run(second))
