@@ -3,11 +3,12 @@
 Nodes come in rounds, each of twice as many as all before (`pagelens.ensemble.ROUNDS`). After each round, the
 spread between the nodes says how far the median of many more nodes can lie from the present one. A policy
 stops when its median is known. It also stops when it no longer competes, because it surely gains nothing, or
-others surely gain more and what is said of it is sure. It stops, too, when all nodes together would neither make its median known nor
-change what is said of it: where nodes are of two kinds, the median can lie between them, and its interval
-stays wide, and where only stretches of a run are simulated, no number of nodes makes up for their choice. A
-policy of large pages that gets none stops at once. The rest of the nodes goes where the answer is open. Two
-nodes are enough if the bounds of the time (`Simulation.bounds`) say that no placement changes it by 2%.
+others surely gain more and what is said of it is sure. It stops, too, when all nodes together would neither
+make its median known nor change what is said of it: where nodes are of two kinds, the median can lie between
+them, and its interval stays wide, and where only stretches of a run are simulated, no number of nodes makes
+up for their choice. A policy of large pages that gets none stops at once. The rest of the nodes goes where
+the answer is open. Two nodes are enough if the bounds of the time (`Simulation.bounds`) say that no placement
+changes it by 2%.
 
 Few nodes show no rare slow ones. If neither a median nor the nodes' spread shows that placement matters, the
 baseline therefore goes on until it surely has a node of each kind that is one in twenty. If such nodes are

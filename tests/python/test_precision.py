@@ -156,7 +156,7 @@ def test_a_policy_that_surely_is_beaten_stops() -> None:
 def test_a_policy_that_surely_gains_nothing_stops() -> None:
     random = np.random.default_rng(1)
     slow = drawn({"aged": 0.001, "2m": 0.05}, random, 4, slower={"2m": 1.3})
-    assert half_width(slow.tables.placements.filter(pl.col("policy") == "2m")["time_s"].to_numpy()) > PRECISION
+    assert half_width(Intervals(slow).times["2m"]) > PRECISION
     assert unsettled(slow, PRECISION, NODES) == ["aged"]  # for rare slow nodes
 
 
