@@ -11,6 +11,8 @@ from pathlib import Path
 from pagelens.accesses.trace_result import TraceResult, remedy_of
 from pagelens.accesses.tracer import TraceRequest
 
+_FEW = 0.1  # of all accesses: so few of other processes change no conclusion
+
 
 def nothing_traced(result: TraceResult, request: TraceRequest) -> str | None:
     """Return why a program that ran to its end has an empty trace, or None if the trace is not empty."""
@@ -42,16 +44,25 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
         )
     if (why := nothing_traced(result, request)) is not None:
         yield f"{why}; {result.path} holds no accesses"
-    if request.follow_exec is None and result.kept is not None and result.kept is not result.programs[0]:
-        name = Path(result.kept.program).name
-        yield (
-            f"{result.path} is the trace of {name}, which made the most accesses of the "
-            f"{len(result.programs)} processes and programs that ran; --follow-exec keeps a trace of each"
-        )
+    if request.follow_exec is None and (line := _left_out(result)) is not None:
+        yield line
     if result.untraced_children and not request.follow_exec:
         named = [f"{what} (process {process})" for process, what in result.untraced_children.items()]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         yield f"not traced: {', '.join(named[:3])}{more}; --follow-exec traces children"
+
+
+def _left_out(result: TraceResult) -> str | None:
+    """Return a line if others than the first program made the most accesses, or a share that counts."""
+    kept, made = result.kept, sum(program.accesses for program in result.programs)
+    if kept is None or (kept is result.programs[0] and kept.accesses >= (1 - _FEW) * made):
+        return None
+    share = f" ({kept.accesses / made:.0%})" if made else ""
+    return (
+        f"{result.path} is the trace of {Path(kept.program).name}, which made the most accesses{share} of "
+        f"the {len(result.programs)} processes and programs that ran; --follow-exec keeps a trace of each, "
+        "and explain takes several traces"
+    )
 
 
 def refused_instruction(result: TraceResult, request: TraceRequest) -> str | None:

@@ -7,15 +7,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from machine_roles import CACHE_MODE, FLAT_MODE
 
+from pagelens.accesses import trace_notes
 from pagelens.accesses.trace import TraceWorkload, open_trace
-from pagelens.accesses.trace_result import TraceResult, read_status
+from pagelens.accesses.trace_result import TracedProgram, TraceResult, read_status
+from pagelens.accesses.tracer import TraceRequest
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
 from pagelens.frames import Node, age_node, policies
@@ -251,6 +253,18 @@ def test_of_wrappers_and_what_they_run_the_busiest_is_kept(
     assert done.stderr.count("\n") == 1
     assert open_trace(tmp_path / "app.trace").name == "copy_gcc"
     assert [path.name for path in tmp_path.glob("*trace*")] == ["app.trace"]
+
+
+@pytest.mark.parametrize(("of_worker", "said"), [(5, []), (46, ["(54%) of the 2 processes"])])
+def test_accesses_of_other_processes_are_not_left_out_in_silence(
+    of_worker: int, said: Sequence[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "app.trace"
+    programs = [TracedProgram(n, path, "python3", True, accesses=of) for n, of in ((1, 54), (2, of_worker))]
+    result = TraceResult(path, 0, True, 54, programs=programs, kept=programs[0])
+    lines = list(trace_notes.describe(result, TraceRequest(["python3"], "app.trace")))
+    assert len(lines) == len(said)
+    assert all(part in line for part, line in zip(said, lines, strict=True))
 
 
 def test_programs_with_the_rights_of_others_are_not_traced(
