@@ -107,20 +107,23 @@ def far_objects(workload: Workload, machine: Machine, ranks: int) -> Mapping[str
     for known, of_object in zip(workload.objects, far, strict=True):
         shares[known.name] = shares.get(known.name, 0.0) + float(of_object / far.sum())
     ordered = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
-    least = LEAST_GAIN / _dearest_line(machine, far.sum() / lines) * lines / far.sum()
+    least = LEAST_GAIN / dearest_line(machine, far.sum() / lines) * lines / far.sum()
     return {name: share for name, share in ordered if share >= max(LEAST_FAR_SHARE, least)}
 
 
-def _dearest_line(machine: Machine, remote: float) -> float:
+def dearest_line(machine: Machine, remote: float) -> float:
     """Return how many times as long as the mean line a remote one can take, given the share of remote lines.
 
-    That is by latencies, and by rates only if these lines are enough to keep a link busy all the time.
+    That is by latencies, or by the memory of a node that serves more lines than the others. It is by links
+    only if these lines are enough to keep one busy all the time.
     """
     topology = machine.topology
-    by_latency = float(topology.latency.max() / topology.latency.min())
+    of_all = topology.memory_bandwidth.sum()
     rates = [topology.bandwidth.min(), *(link.rate for link in topology.links)]
-    by_rate = float(topology.memory_bandwidth.sum() / min(rates))
-    return max(by_latency, by_rate) if remote * by_rate > 1 else by_latency
+    by_latency = float(topology.latency.max() / topology.latency.min())
+    by_memory = float(of_all / topology.memory_bandwidth[: topology.rows].min())
+    by_link = float(of_all / min(rates))
+    return max(by_latency, by_memory, by_link if remote * by_link > 1 else 0.0)
 
 
 @dataclass(frozen=True)

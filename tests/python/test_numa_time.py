@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from machine_roles import (
     CXL_NODE,
     FOUR_NODES_A_SOCKET,
+    NPS4,
     ONE_NODE_A_SOCKET,
     SNOOP_FILTER,
     TWO_NODES_A_SOCKET,
@@ -30,6 +31,7 @@ from pagelens.frames import Node, find_policy, parse_history
 from pagelens.machine import Machine, NumaLoad, load_machine, modelled_times
 from pagelens.replay import Run, Simulation, far_objects
 from pagelens.replay.mechanisms import NUMA_CROWDING, NUMA_LINKS
+from pagelens.replay.numa import dearest_line
 
 TWO_NODES = (TWO_SOCKETS, TWO_SOCKETS_LATER, TWO_SOCKETS_ICE_LAKE, TWO_SOCKETS_OF_CHIPLETS, ONE_NODE_A_SOCKET)
 MIB = 1 << 20
@@ -243,6 +245,19 @@ def test_an_object_whose_lines_cannot_matter_gets_no_remedy(size: int, is_worth_
     )
     found = far_objects(DeclaredWorkload("few", loops, machine.cores.count.value), machine, 1)
     assert found == ({"few": 1.0} if is_worth_it else {})
+
+
+@pytest.mark.parametrize("name", [*TWO_NODES, TWO_NODES_A_SOCKET, FOUR_NODES_A_SOCKET, NPS4])
+def test_an_object_on_one_node_gains_no_more_than_its_bound(name: str) -> None:
+    """All other lines are local and keep the memories busy, so node 0 works longer for the object's."""
+    machine = load_machine(name)
+    nodes, share = machine.topology.nodes, 0.01
+    local = np.eye(nodes) / nodes
+    crowded = (1 - share) * local
+    crowded[:, 0] += share / nodes
+    remote = share * (nodes - 1) / nodes
+    gain = lines_of(machine, crowded) / lines_of(machine, local) - 1
+    assert gain <= remote * dearest_line(machine, remote) + 1e-9
 
 
 def test_the_times_of_a_replayed_program_follow_the_rules() -> None:
