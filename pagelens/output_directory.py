@@ -48,13 +48,13 @@ def _lock(path: Path, made: list[Path]) -> TextIO | None:
         made[:] = [each for each in (path, *path.parents) if each in made or not each.exists()]
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _cannot_create(path, error) from error
+        raise cannot_create(path, error) from error
     try:
         lock = (path / LOCK).open("a+")
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _cannot_create(path, error) from error
+        raise cannot_create(path, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -76,11 +76,12 @@ def _lock(path: Path, made: list[Path]) -> TextIO | None:
     except OSError as error:  # a file system that is full; the lock itself is held
         with suppress(OSError):
             lock.close()
-        raise _cannot_create(path, error) from error
+        raise cannot_create(path, error) from error
     return lock
 
 
-def _cannot_create(path: Path, error: OSError) -> Failure:
+def cannot_create(path: Path, error: OSError) -> Failure:
+    """Return what to raise for an output directory that takes no files."""
     return Failure(
         f"--output: cannot write to {path} ({error.strerror}); name a directory that is writable and has room"
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from pagelens.accesses.trace_result import partial_of
 from pagelens.host.mpi_rank import LaunchedRank
 from pagelens.host.system import System
+from pagelens.output_directory import cannot_create
 
 PATIENCE_S = 60.0  # for a trace to come, or to grow
 _POLL_S = 0.2
@@ -28,12 +29,17 @@ def path_of_rank(directory: Path, name: str, on_node: int) -> Path:
 def begin_trace(directory: Path, name: str, rank: LaunchedRank) -> Iterator[Path]:
     """Yield where this rank's trace goes. What an earlier job left there is removed.
 
-    While the context is entered, `await_traces` waits for the trace, even if it does not grow.
+    While the context is entered, `await_traces` waits for the trace, even if it does not grow. Raises Failure
+    if the directory takes no files.
     """
     path = path_of_rank(directory, name, rank.on_node)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    with _lock_of(path).open("w") as lock:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        lock = _lock_of(path).open("w")
+    except OSError as error:
+        raise cannot_create(directory, error) from error
+    with lock:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
@@ -46,7 +52,7 @@ def launch_began(directory: Path, root: Path = Path("/")) -> float:
     """Return when this job was launched, by the clock of the file system that holds the directory.
 
     The launcher is taken to be this process's parent. What is older was not written by a rank of this job. If
-    the parent's age is not known, everything may have been.
+    the parent's age is not known, everything may have been. Raises Failure if the directory takes no files.
     """
     system = System(root)
     fields = system.text(f"/proc/{os.getppid()}/stat").rpartition(")")[2].split()  # proc(5), from field 3 on
@@ -54,8 +60,11 @@ def launch_began(directory: Path, root: Path = Path("/")) -> float:
     if len(fields) < _STARTED or not up:
         return 0.0
     age_s = float(up[0]) - int(fields[_STARTED - 1]) / os.sysconf("SC_CLK_TCK")
-    with tempfile.NamedTemporaryFile(dir=directory) as file:
-        now = os.fstat(file.fileno()).st_mtime
+    try:
+        with tempfile.NamedTemporaryFile(dir=directory) as file:
+            now = os.fstat(file.fileno()).st_mtime
+    except OSError as error:
+        raise cannot_create(directory, error) from error
     return now - age_s - _GRAIN_S
 
 

@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -219,7 +219,8 @@ def _job(
 def _do_without(path: Path, rank: LaunchedRank, error: NoTrace) -> None:
     """Say why a rank has no trace, and let nobody wait for one. The ranks may have filled one disk."""
     print(f"pagelens: rank {rank.number}: {error}", file=sys.stderr)
-    path.touch()
+    with suppress(OSError):  # where even an empty file has no room, the others wait for some time
+        path.touch()
 
 
 def _say_who_runs(ranks: list[int]) -> None:

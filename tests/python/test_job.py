@@ -26,7 +26,7 @@ from pagelens.api import explain, fill_node, machine, simulate, traces
 from pagelens.cli import source
 from pagelens.cli.commands import explain as explain_module
 from pagelens.cli.several_machines import how_elsewhere, machine_names
-from pagelens.errors import UsageError
+from pagelens.errors import Failure, UsageError
 from pagelens.frames import Node
 from pagelens.frames.policies import policies
 from pagelens.host.mpi_rank import LaunchedRank, launched_rank
@@ -366,6 +366,26 @@ def test_ranks_without_room_for_their_traces_leave_the_others_to_be_explained(
     assert said[1][-1] == f"pagelens: no trace came of rank {full} of this node; the others are explained"
     assert sum(map(len, said)) == 2
     assert "Report: out/report.html" in done.stdout
+
+
+def test_a_rank_whose_directory_takes_no_files_says_so_in_one_line(
+    in_process: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system on which the user may have no more files."""
+    (folder / "file").touch()
+    monkeypatch.setattr(explain_module, "launched_rank", lambda _: LaunchedRank(1, 1, 2))
+    done = in_process("explain", "--machine", folder / "small.toml", "-o", folder / "file" / "out", "true")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert f"--output: cannot write to {folder}/file/out (Not a directory); name a" in done.stderr
+    with pytest.raises(Failure, match="--output: cannot write to"):
+        launch_began(folder / "file")
+
+
+def test_a_rank_without_a_trace_goes_on_where_not_even_an_empty_file_has_room(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source._do_without(tmp_path / "missing" / "app.1.trace", LaunchedRank(1, 1, 2), NoTrace("no space"))
+    assert capsys.readouterr().err == "pagelens: rank 1: no space\n"
 
 
 @pytest.mark.parametrize("killed", [0, pytest.param(1, marks=pytest.mark.long)])
