@@ -12,7 +12,7 @@ changes it by 2%.
 
 Few nodes show no rare slow ones. If neither a median nor the nodes' spread shows that placement matters, the
 baseline therefore goes on until it surely has a node of each kind that is one in twenty. If such nodes are
-slow, the other policies follow to them.
+slow, the other policies follow to them. So do policies that gained nothing on faster nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,10 +61,13 @@ class ByPrecision:
         base = times[found.baseline]
         if _spread(base) <= MATTERS:
             return []
+        of = Intervals(found)
+        vain = _vain(of, found.baseline) - _surely_beaten(of, found.baseline)
         return [
             policy
             for policy, seconds in times.items()
-            if len(seconds) < len(base) and _spread(base[: len(seconds)]) <= MATTERS
+            if len(seconds) < len(base)
+            and (_spread(base[: len(seconds)]) <= MATTERS or (policy in vain and _lacks(base, len(seconds))))
         ]
 
     def alike(self, found: Ensemble) -> bool:
@@ -158,6 +161,11 @@ def _of_placement(ensemble: Ensemble) -> Mapping[str, Floats]:
     return {policy: of["equal_cores_time_s"].to_numpy() for policy, of in totals.items()}
 
 
+def _lacks(times: Floats, nodes: int) -> bool:
+    """Say whether none of the first nodes is as slow as those at the 95th percentile of all."""
+    return float(np.quantile(times, 0.95)) > MATTERS * float(times[:nodes].max())
+
+
 def _spread(values: Floats) -> float:
     """Return how much longer slow nodes (95th percentile) take than fast ones (5th percentile)."""
     fast, slow = np.quantile(values, (0.05, 0.95))
@@ -188,10 +196,21 @@ def _of_either_sign(in_turn: Intervals, baseline: str) -> set[str]:
 
 def _competing(of: Intervals, baseline: str) -> set[str]:
     """Return the policies of which it is open whether they gain, or whether they gain most."""
-    said = _said(of, baseline)
-    surely = {policy for policy, (beaten, side) in said.items() if beaten and side}
-    vain = {policy for policy in said if _gain(of, baseline, policy, None).high <= MATTERS}
-    return set(of.times) - surely - vain
+    return set(of.times) - _surely_beaten(of, baseline) - _vain(of, baseline)
+
+
+def _surely_beaten(of: Intervals, baseline: str) -> set[str]:
+    """Return the policies that others surely gain more than, if what is said of their gain is sure, too."""
+    return {policy for policy, (beaten, side) in _said(of, baseline).items() if beaten and side}
+
+
+def _vain(of: Intervals, baseline: str) -> set[str]:
+    """Return the policies that surely gain nothing on the median node."""
+    return {
+        policy
+        for policy in of.times
+        if policy != baseline and _gain(of, baseline, policy, None).high <= MATTERS
+    }
 
 
 def _said(of: Intervals, baseline: str, nodes: int | None = None) -> Mapping[str, tuple[bool, int | None]]:

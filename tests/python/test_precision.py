@@ -160,6 +160,17 @@ def test_a_policy_that_surely_gains_nothing_stops() -> None:
     assert unsettled(slow, PRECISION, NODES) == ["aged"]  # for rare slow nodes
 
 
+@pytest.mark.parametrize(("slow", "behind"), [(1.5, ["2m"]), (1.0, [])])
+def test_a_policy_that_gains_nothing_on_the_first_nodes_runs_on_slow_ones(
+    slow: float, behind: Sequence[str]
+) -> None:
+    """The first nodes differ by more than 2% under both policies, and none of them is a slow one."""
+    first = np.array([0.98, 1.0, 1.01, 1.02])
+    base = np.concatenate([np.tile(first, 3), np.full(4, slow)])
+    assert unsettled(of_times({"aged": first, "2m": first}), PRECISION, NODES) == ["aged"]
+    assert ByPrecision(PRECISION, NODES).left_behind(of_times({"aged": base, "2m": first})) == behind
+
+
 @pytest.mark.parametrize(("in_turn", "more"), [(0.5, []), (1.01, ["aged", "2m"])])
 def test_the_time_in_turn_is_known_as_soon_as_it_is_known_which_is_faster(
     in_turn: float, more: Sequence[str]
