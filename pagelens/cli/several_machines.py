@@ -108,8 +108,10 @@ def explain_on(
     return found
 
 
-def how_elsewhere(program: Workload, workload: str | None, size: str | None, machine: str | None) -> str:
-    """Say which command explains the same program on this machine and on another one."""
+def how_elsewhere(
+    program: Workload, workload: str | None, size: str | None, machine: str | None
+) -> tuple[str, str]:
+    """Return the parts of a command that explains the same program on this machine and on another one."""
     if workload is not None:
         what = f"--workload {workload} --size {shlex.quote(size or '')}"
     elif isinstance(program, TraceWorkload):
@@ -119,4 +121,4 @@ def how_elsewhere(program: Workload, workload: str | None, size: str | None, mac
         traces = sorted(of.path for of in program.traces) if isinstance(program, JobWorkload) else []
         if traces and sorted(traces[0].parent.glob("*.trace")) == traces:
             what = f"{printable(shlex.quote(str(traces[0].parent)))}/*.trace"
-    return f"To compare another machine: pagelens explain {what} --machine {machine or HERE},NAME"
+    return f"pagelens explain {what}", f"--machine {machine or HERE},NAME"

@@ -84,9 +84,7 @@ def _modified(policy: Policy, modifier: str, name: str, option: str) -> Policy:
     return _described(
         changed,
         f"large arrays {shown} further apart",
-        Costs(
-            memory=f"{shown} an array", code="OFFSET or padding of arrays, or a preloaded padding allocator"
-        ),
+        Costs(memory=f"{shown} an array", code="padding of arrays, or a preloaded padding allocator"),
         Staggered(policy.remedy or Remedy()),
     )
 

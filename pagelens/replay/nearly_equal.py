@@ -27,8 +27,8 @@ PLACES = (5, 10, 23, 24, 35, 46, 49, 60)
 SETS = sum(1 << place for place in PLACES)
 SHARE = len(PLACES) / 64
 NEARLY = 0.01  # of the time; no difference that is called one is as small (explain/verdict.py)
-# By which DRAM may take longer on one node than on another under the same policy. For two programs on two
-# machines, it took up to 1.06 times as long.
+# DRAM may take so many times as long on one node as on another under the same policy. For two programs on
+# two machines, it took up to 1.06 times as long.
 ROWS_APART = 1.5
 SERIAL_NEARLY = 0.05  # of the serial time, for which no node is called slow
 FAIR = 0.1  # by which the sample may be off in the lines that pass L2, and in those of memory

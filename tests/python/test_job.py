@@ -100,10 +100,10 @@ def test_a_file_of_one_machine_may_have_a_comma_in_its_name(tmp_path: Path) -> N
 
 def test_the_command_for_another_machine_names_the_traces_of_a_job(opened: list[TraceWorkload]) -> None:
     folder = opened[0].path.parent
-    all_traces = f"pagelens explain {folder}/*.trace --machine this-machine,NAME"
-    assert how_elsewhere(JobWorkload(opened), None, None, None).endswith(all_traces)
-    some = how_elsewhere(JobWorkload(opened[:2]), None, None, None)
-    assert some.endswith("explain TRACE... --machine this-machine,NAME")
+    of_all = f"pagelens explain {folder}/*.trace", "--machine this-machine,NAME"
+    assert how_elsewhere(JobWorkload(opened), None, None, None) == of_all
+    of_some = "pagelens explain TRACE...", "--machine this-machine,NAME"
+    assert how_elsewhere(JobWorkload(opened[:2]), None, None, None) == of_some
 
 
 def test_each_rank_has_its_own_objects_and_pages(opened: list[TraceWorkload]) -> None:

@@ -69,7 +69,7 @@ def _list(as_json: bool) -> None:
         return
     for line in list_lines(machines):
         typer.echo(line)
-    what_next = "`machines show NAME` draws one; `explain --machine NAME` replays a program on it"
+    what_next = "`pagelens machines show NAME` draws one; `explain --machine NAME` replays a program on it"
     typer.echo("\n".join(wrap(what_next)))
 
 

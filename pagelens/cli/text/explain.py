@@ -1,9 +1,9 @@
 """Prints an explanation as wide as the terminal, with the conclusion first."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from pagelens.cli.text.tables import shorten, shorten_middle, shorten_object
+from pagelens.cli.text.tables import command, shorten, shorten_middle, shorten_object
 from pagelens.explain import (
     RESOURCES_IN_WORDS,
     Distribution,
@@ -30,11 +30,13 @@ _TOP = 6
 _WIDE = 78  # columns from which all figures have room; below it, the less important ones are left out
 
 
-def render_terminal(explanation: Explanation, sensitivity: bool = False, elsewhere: str = "") -> str:
+def render_terminal(
+    explanation: Explanation, sensitivity: bool = False, elsewhere: Sequence[str] = ()
+) -> str:
     """Return the explanation as plain text. No line is wider than a terminal of 50 columns or more.
 
     With `sensitivity` a table has every assumed value, and the gains at the ends of its range. `elsewhere`
-    says how to explain the program on another machine.
+    has the parts of a command that explains the program on another machine.
     """
     sections = [
         _conclusion(explanation, elsewhere),
@@ -52,9 +54,11 @@ def render_terminal(explanation: Explanation, sensitivity: bool = False, elsewhe
     return "\n\n".join("\n".join(lines) for lines in map(list, sections) if lines) + "\n"
 
 
-def _conclusion(e: Explanation, elsewhere: str) -> Iterator[str]:
+def _conclusion(e: Explanation, elsewhere: Sequence[str]) -> Iterator[str]:
     yield from textwrap.wrap(" ".join(e.conclusion.sentences), terminal_width())
-    yield from textwrap.wrap(elsewhere, terminal_width(), break_on_hyphens=False)
+    if elsewhere:
+        yield "To compare another machine:"
+        yield from command(elsewhere)
 
 
 def _distributions(e: Explanation) -> Iterator[str]:

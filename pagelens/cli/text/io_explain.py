@@ -11,7 +11,7 @@ from pagelens.units import format_share, format_size, format_time
 _MOSTLY = 0.5
 _PATHS = ("", "count", "bytes", "processor", "model", "waiting", "model")
 _PATH_WIDTHS = (20, -9, -9, -9, -9, -9, -9)
-_WAYS = ("way", "processor", "waiting", "wall", "gain", "")
+_WAYS = ("way (modelled)", "processor", "waiting", "wall", "gain", "")
 _WAY_WIDTHS = (33, -9, -7, -7, -7, 12)
 
 
