@@ -228,7 +228,7 @@ def assumptions(e: Explanation) -> Figure:
                           textcoords="offset points", fontsize=7.5)  # fmt: skip
     axes.use_sticky_edges = False
     axes.margins(x=0.25)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.3g}x"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.4g}x"))
     axes.set_xlabel(f"gain over '{e.baseline}' (modelled)")
     return figure
 

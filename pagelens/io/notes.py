@@ -25,7 +25,7 @@ def notes(
     return [
         *_left_out(recording, sums),
         *_slow_new_files(sums, io, elapsed_s),
-        *_slow_new_pages(sums, io),
+        *_slow_new_pages(sums, io, elapsed_s),
         *_joined_syncs(frame),
         *_of_recording(recording, io),
     ]
@@ -47,29 +47,33 @@ def _left_out(recording: Recording, sums: list[OfPath]) -> Iterator[str]:
         yield f"Of {every:,} operations, the table of what they took leaves out {' and '.join(reasons)}."
 
 
+def _is_slow(of: OfPath, elapsed_s: float) -> bool:
+    """Return whether operations took far longer than the model says, and it matters."""
+    return of.recorded_cpu_s > _FAR_OFF * of.cpu_s and of.recorded_cpu_s - of.cpu_s >= WORTH * elapsed_s
+
+
 def _slow_new_files(sums: list[OfPath], io: Io, elapsed_s: float) -> Iterator[str]:
-    """Say why new files can take far longer than measured, if they did and it matters.
+    """Say why new files can take far longer than the model says, if they did and it matters.
 
     Without a journal, ext4 passes over the inodes of files that were removed some minutes before, one by one
     (fs/ext4/ialloc.c, recently_deleted).
     """
     for of in sums:
-        slow = of.recorded_cpu_s > _FAR_OFF * of.cpu_s and of.recorded_cpu_s - of.cpu_s >= WORTH * elapsed_s
-        if of.path == paths.CREATING and slow and io.file_system.value == "ext4":
+        if of.path == paths.CREATING and _is_slow(of, elapsed_s) and io.file_system.value == "ext4":
             yield (
-                f"New files took {format_time(of.recorded_cpu_s / of.operations)} each, where "
-                f"{format_time(of.cpu_s / of.operations)} were measured. On ext4 without a journal, files "
+                f"New files took {format_time(of.recorded_cpu_s / of.operations)} each, and "
+                f"{format_time(of.cpu_s / of.operations)} by the model. On ext4 without a journal, files "
                 "that were removed in the last minutes slow down new ones."
             )
 
 
-def _slow_new_pages(sums: list[OfPath], io: Io) -> Iterator[str]:
+def _slow_new_pages(sums: list[OfPath], io: Io, elapsed_s: float) -> Iterator[str]:
     """Say that a host may have had to give memory for new pages, where nearly each of them took longer."""
     for of in sums:
-        if io.memory_stall is not None and of.path == paths.WRITE and of.recorded_cpu_s > _FAR_OFF * of.cpu_s:
+        if io.memory_stall is not None and of.path == paths.WRITE and _is_slow(of, elapsed_s):
             yield (
-                "Writes at the end took far longer than measured. The host of this virtual machine may have "
-                "had to give memory for each page; a second run finds it there."
+                "Writes at the end took far longer than the model says. The host of this virtual machine may "
+                "have had to give memory for each page; a second run finds it there."
             )
 
 
