@@ -193,7 +193,7 @@ class Tiers {
         Target& target = targets_[node];
         bool renewed = false;
         for (std::size_t at = target.next;; ++at) {
-            // What was used at the time of the list may have company since.
+            // From here on, pages that the list does not have may have been used as long ago.
             if (!renewed &&
                 (at == target.oldest.size() || target.oldest[at].used_s == target.listed_s)) {
                 list_oldest(node);

@@ -500,7 +500,7 @@ class NodeReplay {
         std::uint32_t frame, core;
     };
     std::vector<Cleared> cleared_;  // small frames, since the last flush
-    // Of TLBs: all, besides those of each rank where ranks are alike.
+    // Where one rank's TLBs stand for those of all, of_each_rank_ has what each of them counts.
     TlbCounters tlb_counters_, of_each_rank_;
 };
 
