@@ -37,7 +37,7 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
         for name, count in zip(pairs, lines, strict=True):
             pairs[name][source, target] = count / nodes
     both, slow = pairs["reads"] + pairs["writes"], list(topology.slow_nodes)
-    served = topology.seconds_of_memories(pairs["reads"].sum(axis=0), pairs["writes"].sum(axis=0))
+    served = topology.seconds_of_memories(pairs["reads"], pairs["writes"])
     parts = [
         NumaPart(name=f"memory of node {node}", busy_s=float(seconds)) for node, seconds in enumerate(served)
     ]

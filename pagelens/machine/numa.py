@@ -120,6 +120,9 @@ Ends = Annotated[
 ]
 
 
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
 class Numa(Table):
     """The NUMA nodes, in the kernel's order, those without cores last. `[ddr]` is all of them together.
 
@@ -147,6 +150,11 @@ class Numa(Table):
         "changed the line and still has it in its cache; rows and columns are nodes with cores; without this "
         "field, such a load takes as long as one from the column's memory, and within a node as long as "
         "`cores.line_latency` says",
+    )
+    directory_writes: Sourced[Share] | None = Field(
+        default=None,
+        description="of the lines that one node with cores reads from another, the share that the other's "
+        "memory also writes, because it holds their directory; from 0 to 1; without it 0",
     )
     distances: Sourced[Distances] | None = Field(
         default=None,

@@ -45,11 +45,11 @@ def numa_times(
     at_home = np.arange(topology.rows)
 
     def served(lines: Floats) -> Floats:
-        at = lines.sum(axis=1)
-        if load.without_crowding:
-            at = np.zeros_like(at)
-            at[:, at_home] = lines.sum(axis=2)
-        return np.asarray(at)
+        if not load.without_crowding:
+            return lines
+        by_own = np.zeros_like(lines)
+        by_own[:, at_home, at_home] = lines.sum(axis=2)
+        return by_own
 
     memories = np.max(topology.seconds_of_memories(served(reads), served(writes)), axis=1)
     latency = topology.latency

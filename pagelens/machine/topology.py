@@ -54,6 +54,7 @@ class Topology:
     distances: tuple[tuple[int, ...], ...]
     links: tuple[Link, ...]  # pairs of nodes, then what they share
     write_cost: Floats  # [node] how many lines its memory reads in the time that it takes to write one
+    directory_writes: float = 0.0  # lines that a node writes for each of its lines that another node reads
 
     @property
     def nodes(self) -> int:
@@ -71,11 +72,22 @@ class Topology:
         return _own_rates(self.bandwidth)
 
     def seconds_of_memories(self, reads: Floats, writes: Floats) -> Floats:
-        """Return how long each memory [..., node] is busy with so many lines of each.
+        """Return how long each memory [..., node] is busy with lines [..., from, to].
 
-        Writes take turns with reads.
+        Writes take turns with reads. Some lines that other nodes read are also written (`directory_writes`).
         """
-        return np.asarray(LINE_BYTES * (reads + self.write_cost * writes) / self.memory_bandwidth)
+        of_others = np.where(self._reads_of_others, reads, 0.0)
+        written = (writes + self.directory_writes * of_others).sum(axis=-2)
+        return np.asarray(
+            LINE_BYTES * (reads.sum(axis=-2) + self.write_cost * written) / self.memory_bandwidth
+        )
+
+    @property
+    def _reads_of_others(self) -> NDArray[np.bool_]:
+        """Which reads [from, to] are by cores of one node from the memory of another that has cores, too."""
+        of_others = np.zeros((self.rows, self.nodes), dtype=bool)
+        of_others[:, : self.rows] = ~np.eye(self.rows, dtype=bool)
+        return of_others
 
     @property
     def slow_nodes(self) -> tuple[int, ...]:
@@ -154,6 +166,7 @@ def topology_of(
         numa.distances.value if numa.distances is not None else flat,
         tuple(found),
         costs,
+        numa.directory_writes.value if numa.directory_writes is not None else 0.0,
     )
 
 

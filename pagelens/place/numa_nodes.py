@@ -169,7 +169,7 @@ class Seconds:
         waits = (reads[:, : topology.rows] * topology.latency).sum(axis=2)
         return np.hstack(
             [
-                topology.seconds_of_memories(reads.sum(axis=1), writes.sum(axis=1)),
+                topology.seconds_of_memories(reads[:, : topology.rows], writes[:, : topology.rows]),
                 np.stack(links, axis=1),
                 waits * topology.rows / self._in_flight,
             ]

@@ -100,13 +100,16 @@ def test_pairs_of_nodes_share_the_link_between_sockets() -> None:
 @given(
     st.sampled_from([*TWO_NODES, FOUR_NODES_A_SOCKET, CXL_NODE]),
     st.lists(st.floats(0, 1), min_size=2 * 64, max_size=2 * 64), st.booleans(), st.booleans(),
+    st.sampled_from([None, 0.25, 1.0]),
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)
 def test_the_time_is_that_of_a_slow_rule(
-    name: str, numbers: list[float], no_links: bool, no_crowds: bool
+    name: str, numbers: list[float], no_links: bool, no_crowds: bool, directory: float | None
 ) -> None:
     """Line by line in loops over nodes and links, as the documentation states it."""
     machine = load_machine(name)
+    if directory is not None:
+        machine = machine.with_values({"numa.directory_writes": directory})
     topology = machine.topology
     rows, nodes = topology.rows, topology.nodes
     reads, writes = (np.array(numbers[at : at + rows * nodes]).reshape(1, rows, nodes) for at in (0, 64))
@@ -129,7 +132,8 @@ def test_the_time_is_that_of_a_slow_rule(
     for a in range(rows):
         for b in range(nodes):
             at = a if no_crowds else b
-            moved = lines * (reads[0, a, b] + cost[at] * writes[0, a, b]) * LINE_BYTES
+            written = writes[0, a, b] + (directory or 0) * reads[0, a, b] * (a != at < rows)
+            moved = lines * (reads[0, a, b] + cost[at] * written) * LINE_BYTES
             busy[at] += moved / topology.memory_bandwidth[at]
             near = topology.latency[a, a] if no_links else topology.latency[a, b]
             waits[a] += lines * reads[0, a, b] * near / cores[a]
