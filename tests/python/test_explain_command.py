@@ -336,7 +336,7 @@ def test_several_machines_are_answered_in_one_table(explain: Run, in_process: Ru
         assert json.loads((results / name / "explanation.json").read_text())["machine"]["name"] == name
     one = in_process("explain", "--machine", "faster.toml", *DECLARED).stdout
     hint = "pagelens explain --workload stream-triad --size 48MiB --machine faster.toml,NAME"
-    assert hint in " ".join(one.split("\n\n")[0].split())
+    assert hint in " ".join(one.split("\n\n")[0].replace("\\\n", "").split())
     for words, why in (
         (("--machine", "small.toml,small.toml"), "give different names"),
         (("--machine", "small.toml,faster.toml", "--json"), "--json: is for one machine"),
