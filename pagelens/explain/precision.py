@@ -62,12 +62,12 @@ class ByPrecision:
         if _spread(base) <= MATTERS:
             return []
         of = Intervals(found)
-        vain = _vain(of, found.baseline) - _surely_beaten(of, found.baseline)
+        idle = _without_gain(of, found.baseline) - _surely_beaten(of, found.baseline)
         return [
             policy
             for policy, seconds in times.items()
             if len(seconds) < len(base)
-            and (_spread(base[: len(seconds)]) <= MATTERS or (policy in vain and _lacks(base, len(seconds))))
+            and (_spread(base[: len(seconds)]) <= MATTERS or (policy in idle and _lacks(base, len(seconds))))
         ]
 
     def alike(self, found: Ensemble) -> bool:
@@ -196,7 +196,7 @@ def _of_either_sign(in_turn: Intervals, baseline: str) -> set[str]:
 
 def _competing(of: Intervals, baseline: str) -> set[str]:
     """Return the policies of which it is open whether they gain, or whether they gain most."""
-    return set(of.times) - _surely_beaten(of, baseline) - _vain(of, baseline)
+    return set(of.times) - _surely_beaten(of, baseline) - _without_gain(of, baseline)
 
 
 def _surely_beaten(of: Intervals, baseline: str) -> set[str]:
@@ -204,7 +204,7 @@ def _surely_beaten(of: Intervals, baseline: str) -> set[str]:
     return {policy for policy, (beaten, side) in _said(of, baseline).items() if beaten and side}
 
 
-def _vain(of: Intervals, baseline: str) -> set[str]:
+def _without_gain(of: Intervals, baseline: str) -> set[str]:
     """Return the policies that surely gain nothing on the median node."""
     return {
         policy

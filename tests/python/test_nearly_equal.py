@@ -20,6 +20,7 @@ MEBIBYTE = 1 << 20
 # Small caches, so that a short program is simulated in stretches. With one way, L3 costs much.
 SMALL = {"cores.count": 2, "l2.size": "64 KiB", "l3.size": "1056 KiB", "snoop_filter.sets": 64}
 DIRECT_MAPPED = {**SMALL, "l3.size": "1536 KiB", "l3.ways": 1, "snoop_filter.ways": 1}
+SLOW_CORES = {**SMALL, "cores.instructions_per_cycle": 0.5}
 
 
 @pytest.fixture(autouse=True)
@@ -128,10 +129,18 @@ def test_a_node_that_is_estimated_has_page_faults_of_its_own() -> None:
     assert [found.counts[name].tolist() for name in less] == [own[name].tolist() for name in less]
 
 
+def on_two_nodes(
+    program: str, policy: str, changed: Mapping[str, object]
+) -> tuple[Simulation, Placement, Placement]:
+    """A declared program on a changed machine, placed on two nodes."""
+    machine = load_machine(SNOOP_FILTER).with_values(changed)
+    simulation = Simulation(declared(program, 8 * MEBIBYTE, 2), machine, ranks=1)
+    first, second = (simulation.place(policies[policy], Node(machine, 1, node)) for node in (0, 1))
+    return simulation, first, second
+
+
 def test_nodes_are_replayed_if_their_rows_could_decide_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = load_machine(SNOOP_FILTER).with_values(SMALL)
-    simulation = Simulation(declared("shallow", 8 * MEBIBYTE, 2), machine, ranks=1)
-    first, second = (simulation.place(policies["random"], Node(machine, 1, node)) for node in (0, 1))
+    simulation, first, second = on_two_nodes("shallow", "random", SMALL)
     monkeypatch.setattr(_Placed, "sample", lambda _: pytest.fail("a sample was replayed"))
     reference = simulation.reference(first, CancelFlag())
     assert reference is not None
@@ -140,9 +149,7 @@ def test_nodes_are_replayed_if_their_rows_could_decide_the_time(monkeypatch: pyt
 
 def test_nodes_are_estimated_if_their_rows_cannot_decide_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """DRAM has time enough: the cores take longer."""
-    machine = load_machine(SNOOP_FILTER).with_values({**SMALL, "cores.instructions_per_cycle": 0.5})
-    simulation = Simulation(declared("stencil", 8 * MEBIBYTE, 2), machine, ranks=1)
-    first, second = (simulation.place(policies["random"], Node(machine, 1, node)) for node in (0, 1))
+    simulation, first, second = on_two_nodes("stencil", "random", SLOW_CORES)
     reference = simulation.reference(first, CancelFlag())
     assert reference is not None
     replayed = simulation.run(second)
@@ -153,9 +160,7 @@ def test_nodes_are_estimated_if_their_rows_cannot_decide_the_time(monkeypatch: p
 
 
 def test_nodes_with_the_same_frames_count_the_same_without_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = load_machine(SNOOP_FILTER).with_values({**SMALL, "cores.instructions_per_cycle": 0.5})
-    simulation = Simulation(declared("stencil", 8 * MEBIBYTE, 2), machine, ranks=1)
-    first, second = (simulation.place(policies["contiguous"], Node(machine, 1, node)) for node in (0, 1))
+    simulation, first, second = on_two_nodes("stencil", "contiguous", SLOW_CORES)
     reference = simulation.reference(first, CancelFlag())
     assert reference is not None
     assert reference.sample is not None
