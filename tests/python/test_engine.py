@@ -413,9 +413,12 @@ def test_the_last_threads_exit_is_the_programs(
 
 
 @needs_engine
-def test_a_thread_that_ends_takes_no_signal_with_it(pagelens: Run, built: Callable[..., Path]) -> None:
-    """While it ends, it would take those that others still could handle."""
-    done = pagelens("trace", "--no-follow-exec", "--engine", "dynamorio", "--", built("last_signal"))
+@pytest.mark.parametrize("how", ["sent", "pending"])
+def test_a_thread_that_ends_takes_no_signal_with_it(
+    pagelens: Run, built: Callable[..., Path], how: str
+) -> None:
+    """It could take those that come while it ends, and those that DynamoRIO has not delivered yet."""
+    done = pagelens("trace", "--no-follow-exec", "--engine", "dynamorio", "--", built("last_signal"), how)
     assert (done.stdout, done.returncode) == ("20\n", 0)
 
 

@@ -30,8 +30,9 @@
 #include "tracer/last_line.hpp"
 #include "tracer/status.hpp"
 
-// scripts/dynamorio.patch adds it to DynamoRIO.
+// scripts/dynamorio.patch adds them to DynamoRIO.
 extern "C" void dr_let_signals_interrupt(void* context, byte* return_address);
+extern "C" void dr_return_signals(void* context);
 // glibc has it from version 2.32 on.
 extern "C" [[gnu::weak]] char __libc_single_threaded;
 
@@ -357,10 +358,11 @@ bool begins_thread(const SystemCall& call) {
 
 // A process that no exit_group ends has the status of the thread that ends last, as of Linux 5.17.
 // The writer's thread would be that thread. DynamoRIO would take the last that it has seen for the
-// last of all, so this one waits for young ones; if one never begins, not for ever. A signal that
-// came to this thread now would be lost with it.
+// last of all, so this one waits for young ones; if one never begins, not for ever. Signals that
+// come now, or that DynamoRIO has not delivered yet, would be lost with this thread.
 void end_thread(void* context) {
     leave_signals_to_others();
+    dr_return_signals(context);
     constexpr int longest_wait_ms = 10'000;
     int waited = 0;
     for (Threads now = threads;;) {
