@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <unordered_set>
@@ -63,6 +64,7 @@ class NodeReplay {
           counters_{std::vector<NodePhase>(program.phases()), 0, 0, 0} {
         const std::uint32_t cores = cores_of(program, options);
         if (models[0]->tlb) {
+            unused_tlb_ = *models[0]->tlb;
             tlbs_.assign(ranks_are_alike_ ? program.threads() : cores, *models[0]->tlb);
             tables_.resize(std::size_t{options.ranks} * program.spaces());
         }
@@ -132,6 +134,7 @@ class NodeReplay {
             case OpKind::hint_fault:
                 return balance(op);
             case OpKind::swap_threads:
+                if (ranks_are_alike_) tell_ranks_apart();
                 return std::swap(numa_.cpus.at(op.page), numa_.cpus.at(op.lines));
             case OpKind::meet:  // a job has done so
                 return;
@@ -143,9 +146,18 @@ class NodeReplay {
     [[nodiscard]] bool samples() const {
         return options_.sets != all_line_sets && !options_.all_lines;
     }
+    [[nodiscard]] std::uint32_t core_of(std::uint32_t rank, std::uint32_t thread) const {
+        const std::uint32_t of_job = rank * program_.threads() + thread;
+        return options_.numa ? numa_.cpus[of_job] : of_job;
+    }
     [[nodiscard]] std::uint32_t core_of(std::uint32_t rank, const Op& op) const {
-        const std::uint32_t thread = rank * program_.threads() + op.thread;
-        return options_.numa ? numa_.cpus[thread] : thread;
+        return core_of(rank, std::uint32_t{op.thread});
+    }
+    // Whether each thread of each rank has a core of its own, where it begins.
+    static bool have_own_cores(const NodeReplayOptions& options) {
+        if (options.numa == nullptr) return true;
+        const auto& cpus = options.numa->cpus;
+        return std::unordered_set(cpus.begin(), cpus.end()).size() == cpus.size();
     }
     // Cores up to the last one that a thread runs on.
     static std::uint32_t cores_of(const Program& program, const NodeReplayOptions& options) {
@@ -254,12 +266,18 @@ class NodeReplay {
         }
         read_of_host(pages_.frame(op.page, rank), core);
     }
-    // Some ranks get another page size than others: from now on, each has TLBs of its own.
+    // Some ranks get another page size than others, or threads begin to move from core to core:
+    // from now on, each core has TLBs of its own.
     void tell_ranks_apart() {
-        const std::vector<Tlb> of_rank = std::exchange(tlbs_, {});
-        for (std::uint32_t rank = 0; rank < options_.ranks; ++rank)
-            tlbs_.insert(tlbs_.end(), of_rank.begin(), of_rank.end());
         ranks_are_alike_ = false;
+        if (tlbs_.empty()) return;
+        const std::vector<Tlb> of_thread = std::exchange(tlbs_, {});
+        std::vector<const Tlb*> of_core(cores_of(program_, options_), &unused_tlb_.value());
+        for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) {
+            for (std::uint32_t thread = 0; thread < program_.threads(); ++thread)
+                of_core[core_of(rank, thread)] = &of_thread[thread];
+        }
+        for (const Tlb* tlb : of_core) tlbs_.push_back(*tlb);
     }
     // Each entry of the host that a walk reads counts as a walk of its own, with one step. The TLB
     // has counted one already for what it holds of a page that is larger than the host's.
@@ -478,8 +496,10 @@ class NodeReplay {
     std::vector<NodeTwin> twins_;
     bool times_clearing_;  // DRAM is told of cleared pages
     // Copies of a program have the same virtual addresses. As long as they have the same sizes of
-    // pages, too, and each thread stays on its core, one copy's TLBs stand for those of all.
-    bool ranks_are_alike_ = options_.numa == nullptr;
+    // pages, too, and each thread stays on a core of its own, one copy's TLBs stand for those of
+    // all.
+    bool ranks_are_alike_ = have_own_cores(options_);
+    std::optional<Tlb> unused_tlb_;   // as that of a core is before its first thread
     std::vector<Tlb> tlbs_;           // [core], or [thread] of each rank; empty without
     std::vector<PageTables> tables_;  // [rank * spaces + space]
     FrameObjects owners_;

@@ -7,7 +7,8 @@ NEARLY from that of each machine that is replayed. Otherwise it counts what the 
 the difference between both in the sample; a line of DRAM costs the same on both.
 
 In the same way a node counts what another node counts (`Reference`), if the sample takes nearly as long on
-both. The sample has no DRAM: nodes whose time depends on its rows are replayed.
+both. The sample has no DRAM: nodes whose time depends on its rows are replayed. It has all pages, and so the
+NUMA nodes that its lines go between.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pagelens.machine import FAULT_COUNTS, Times
+from pagelens.replay.numa import NumaLines, shifted_lines
 from pagelens.replay.run import Floats, Removed
 from pagelens.replay.stretches import CACHES, PAST_CACHES, TRANSLATION, Counts, Estimates
 from pagelens.replay.whole_node import NodeCounts
@@ -33,6 +35,8 @@ ROWS_APART = 1.5
 SERIAL_NEARLY = 0.05  # of the serial time, for which no node is called slow
 FAIR = 0.1  # by which the sample may be off in the lines that pass L2, and in those of memory
 _JUDGED = ("l2_misses", "dram_lines")
+
+NodeTimes = Callable[[Counts, NumaLines | None], Times]  # from counts, and the lines between NUMA nodes
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Reference:
     whole: NodeCounts
     sample: NodeCounts | None  # None where a sample cannot say how long a node takes
 
-    def of(self, sample: NodeCounts, times: Callable[[Counts], Times]) -> NodeCounts | None:
+    def of(self, sample: NodeCounts, times: NodeTimes) -> NodeCounts | None:
         """Return the counts of a node from its sample, or None if they cannot be told from it.
 
         They cannot if the sample takes another time than the reference's, or if the reference's own sample
@@ -67,8 +71,12 @@ class Reference:
         if not is_fair(whole.whole, its.whole) or self.could_hide(its, times) > NEARLY:
             return None
         own = shifted(whole.whole, its.whole, sample.whole)
-        seconds = times(whole.whole.with_row(0))
-        if not _are_near(seconds, times(own.with_row(0))) or rows_decide(own, times):
+        numa = shifted_lines(whole.numa, its.numa, sample.numa)
+        counts = whole.whole.with_row(0)
+        seconds = times(counts, whole.numa)
+        if not _are_near(seconds, times(counts, its.numa)):  # its lines go between other NUMA nodes
+            return None
+        if not _are_near(seconds, times(own.with_row(0), numa)) or rows_decide(own, numa, times):
             return None
         reads, writes = (
             np.maximum(of_whole + (other - before) / SHARE, 0.0)
@@ -85,9 +93,10 @@ class Reference:
             object_writes=writes,
             huge_pages=sample.huge_pages,
             small_fallbacks=sample.small_fallbacks,
+            numa=numa,
         )
 
-    def could_hide(self, its: NodeCounts, times: Callable[[Counts], Times]) -> float:
+    def could_hide(self, its: NodeCounts, times: NodeTimes) -> float:
         """Return how much longer nodes could take that the sample sees no difference of, as a share.
 
         Lines that L2 is asked for, beyond those that the sample stands for, may be lines of a few hot places.
@@ -96,7 +105,7 @@ class Reference:
         counts = self.whole.whole.with_row(0)
         unseen = np.abs(its.counts["l2_references"] / SHARE - counts["l2_references"])
         slowest = {**counts, **{name: counts[name] + unseen for name in PAST_CACHES}}
-        return _apart(times(counts), times(slowest))
+        return _apart(times(counts, self.whole.numa), times(slowest, self.whole.numa))
 
 
 def is_fair(whole: Estimates, sample: Estimates) -> bool:
@@ -108,7 +117,7 @@ def is_fair(whole: Estimates, sample: Estimates) -> bool:
     return True
 
 
-def rows_decide(whole: Estimates, times: Callable[[Counts], Times]) -> bool:
+def rows_decide(whole: Estimates, numa: NumaLines | None, times: NodeTimes) -> bool:
     """Say whether nodes could take another time because their rows of DRAM differ.
 
     The serial time contains that of DRAM, so it always differs a little. Only the time is judged.
@@ -117,7 +126,8 @@ def rows_decide(whole: Estimates, times: Callable[[Counts], Times]) -> bool:
     if "dram_time_s" not in counts:
         return False
     dearer = {**counts, "dram_time_s": ROWS_APART * counts["dram_time_s"]}
-    return float(times(dearer).time_s.sum()) > (1 + NEARLY) * float(times(counts).time_s.sum())
+    expected = float(times(counts, numa).time_s.sum())
+    return float(times(dearer, numa).time_s.sum()) > (1 + NEARLY) * expected
 
 
 def nearest(

@@ -136,13 +136,17 @@ class NodeEngine:
     def reference(self, placement: Placement, cancel: _core.CancelFlag) -> Reference | None:
         """Return what other nodes are compared with, or None where a sample cannot say how long one takes.
 
-        A sample has no lines between NUMA nodes, nor rows of DRAM. Of a short program it saves nothing.
+        A sample has no rows of DRAM. Of a short program it saves nothing, and little where the kernel moves
+        pages or threads: how fast each node is without that takes a replay.
         """
+        if _is_by_the_clock(placement):
+            return None
         placed = _Placed(self, placement, cancel)
-        if placed.machine.topology.nodes > 1 or not placed.in_stretches:
+        if not placed.in_stretches:
             return None
         whole = placed.replay((), self._rows)
-        sample = None if nearly_equal.rows_decide(whole.whole, placed.times) else placed.sample()
+        decide = nearly_equal.rows_decide(whole.whole, whole.numa, placed.times_with)
+        sample = None if decide else placed.sample()
         return Reference(placement.node, placement.alike, whole, sample)
 
     def run_like(self, placement: Placement, like: Reference, cancel: _core.CancelFlag) -> Run:
@@ -152,11 +156,11 @@ class NodeEngine:
         if placement.node == like.node or placement.alike == like.alike is not None:
             near = like.whole
         elif like.sample is not None:
-            near = like.of(placed.sample(), placed.times)
+            near = like.of(placed.sample(), placed.times_with)
         if near is None:
             return self.run(placement, (), cancel)
         counts = near.whole.with_row(0)
-        return placed.run(near, counts, placed.times(counts))
+        return placed.run(near, counts, placed.times_with(counts, near.numa))
 
     def run(self, placement: Placement, without: Collection[str], cancel: _core.CancelFlag) -> Run:
         """Make one replay."""
@@ -200,6 +204,12 @@ def _ordered(*sets: Collection[str]) -> Removed:
     return tuple(sorted({name for names in sets for name in names}))
 
 
+def _is_by_the_clock(placement: Placement) -> bool:
+    """Say whether the kernel moves pages or threads meanwhile."""
+    rule, nodes = placement.numa, placement.machine.topology.nodes
+    return nodes > 1 and (rule.moves_pages or rule.threads == "unbound")
+
+
 class _Placed:
     """A placement, and what all its replays share."""
 
@@ -215,8 +225,8 @@ class _Placed:
         )
         self._cores = cores_of_threads(self.machine, engine._ranks * program.threads, placement.numa)
         self._rank_load = engine._workload.rank_load
-        by_the_clock = placement.numa.moves_pages or placement.numa.threads == "unbound"
-        if by_the_clock and self._numa is not None:
+        by_the_clock = _is_by_the_clock(placement)
+        if by_the_clock:
             self._parts = self._by_the_clock()
         self._is_shared = placement.alike is not None and not by_the_clock
         phases = len(engine._workload.phases)
@@ -281,12 +291,14 @@ class _Placed:
         return self._parts.in_stretches
 
     def sample(self) -> NodeCounts:
-        """Replay an eighth of the lines, without DRAM."""
+        """Replay an eighth of the lines, without DRAM. Lines between NUMA nodes are scaled to all lines."""
         return self._once("sample", lambda: self._twins([()], (), nearly_equal.SETS)[()])
 
-    def _with_copies(self, counted: NodeCounts) -> NodeCounts:
-        engine = self._engine
-        lines = replicated(counted.numa, engine._workload.objects, engine._ranks, self._placement.numa)
+    def _with_copies(self, counted: NodeCounts, sets: int = ALL_SETS) -> NodeCounts:
+        engine, of_all = self._engine, counted.numa
+        if of_all is not None and sets != ALL_SETS:
+            of_all = of_all.scaled(ALL_SETS.bit_count() / sets.bit_count())
+        lines = replicated(of_all, engine._workload.objects, engine._ranks, self._placement.numa)
         if lines is not None:
             lines = replace(lines, shared=self._shared(lines))
         return replace(counted, numa=lines)
@@ -375,7 +387,7 @@ class _Placed:
             numa=self._numa,
             cancel=self._cancel,
         )
-        return {known[of]: self._with_copies(each) for of, each in zip(order, counted, strict=True)}
+        return {known[of]: self._with_copies(each, sets) for of, each in zip(order, counted, strict=True)}
 
     def times(
         self,
@@ -407,6 +419,10 @@ class _Placed:
             self.load(numa, without, rows),
             self._rank_load.of_rows(rows) if self._rank_load is not None else None,
         )
+
+    def times_with(self, counts: Counts, numa: NumaLines | None) -> Times:
+        """Return the seconds of this node, with all of its mechanisms."""
+        return self.times(counts, numa=numa)
 
     def load(
         self,

@@ -138,6 +138,10 @@ class NumaLines:
     balancing: Floats  # [phase, 3] hinting faults of NUMA balancing, pages that it moved, and demoted
     shared: SharedLines | None = None  # lines that come from other nodes' caches, besides those of memory
 
+    def scaled(self, factor: float) -> "NumaLines":
+        """Return so many times the lines. Pages are those that balancing met."""
+        return replace(self, reads=factor * self.reads, writes=factor * self.writes)
+
     def load(
         self, machine: Machine, threads: NDArray[np.uint32], rows: NDArray[np.int64] | slice
     ) -> NumaLoad:
@@ -163,6 +167,20 @@ def balancing_seconds(lines: NumaLines, rule: NumaRule) -> Floats:
     """
     faults, moved, demoted = lines.balancing.T
     return np.asarray((FAULT_S * faults + MOVE_S * (moved + demoted)) / rule.longer)
+
+
+def shifted_lines(
+    whole: NumaLines | None, its_sample: NumaLines | None, sample: NumaLines | None
+) -> NumaLines | None:
+    """Return the lines of a replay from those of another one, and a sample of both."""
+    if whole is None or its_sample is None or sample is None:
+        return None
+    return replace(
+        whole,
+        reads=np.maximum(whole.reads + sample.reads - its_sample.reads, 0),
+        writes=np.maximum(whole.writes + sample.writes - its_sample.writes, 0),
+        balancing=sample.balancing,
+    )
 
 
 def replicated(

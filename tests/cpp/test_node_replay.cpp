@@ -751,36 +751,51 @@ TEST_CASE("TLBs of ranks with the same page sizes are followed once, as if each 
     std::vector<VirtualPage> addresses;
     for (std::uint32_t page = 0; page < many; ++page) addresses.emplace_back(page);
     for (std::uint32_t page = 0; page < few; ++page) addresses.emplace_back(8192 + page);
-    Random random(1, 0, 0, Stream::history);
-    std::vector<Op> ops;
-    for (int i = 0; i < 3000; ++i) {
-        const std::uint32_t page = i < 1000 ? many + random.below(few) : random.below(many + few);
-        if (i % 200 == 0) ops.push_back(make_op(OpKind::unmap, page, 1));
-        ops.push_back(make_op(OpKind::map_write, page, 0, 1));
-        ops.push_back(make_op(OpKind::fetch, page, 1ull << random.below(64), 1));
-    }
-    const ListedProgram program(ops, addresses, 2, 1, 1);
-    NodeModel model = small_node(2);
+    const auto on_numa_nodes = std::make_shared<NumaPlacing>();
+    on_numa_nodes->cpus = {3, 0, 2, 1};
+    on_numa_nodes->node_of_cpu = {0, 0, 0, 0};
+    on_numa_nodes->end_of_node = {node_frames};
+    on_numa_nodes->policies = {NumaPolicy{}};
+    // Threads exchange their cores after so many of the ops, or never. Once they do, even if a
+    // thread exchanges its core with itself, each is followed.
+    const auto program = [&](bool each_apart, int exchange) {
+        Random random(1, 0, 0, Stream::history);
+        std::vector<Op> ops;
+        if (each_apart) ops.push_back(make_op(OpKind::swap_threads, 0, 0));
+        for (int i = 0; i < 3000; ++i) {
+            const std::uint32_t page =
+                i < 1000 ? many + random.below(few) : random.below(many + few);
+            Op fetch = make_op(OpKind::fetch, page, 1ull << random.below(64), 1);
+            fetch.thread = random.below(2) & 1;
+            if (i == exchange) ops.push_back(make_op(OpKind::swap_threads, 0, 3));
+            if (i % 200 == 0) ops.push_back(make_op(OpKind::unmap, page, 1));
+            ops.push_back(make_op(OpKind::map_write, page, 0, 1));
+            ops.push_back(fetch);
+        }
+        return ListedProgram(ops, addresses, 2, 1, 2);
+    };
+    NodeModel model = small_node(4);
     model.tlb = small_tlb();
     NodeReplayOptions options{2, {}};
-    const auto each_apart = std::make_shared<NumaPlacing>();
-    each_apart->cpus = {0, 1};
-    each_apart->node_of_cpu = {0, 0};
-    each_apart->end_of_node = {node_frames};
-    each_apart->policies = {NumaPolicy{}};
+    const auto counts = [&](const ListedProgram& of, bool differ) {
+        if (differ)
+            return counted(replay_node(of, OneLargePage(), model, options, run_on).phases[0], 0);
+        const auto placement = place_by_kernel(bare(), small_order);
+        return counted(replay_node(of, *placement, model, options, run_on).phases[0], 0);
+    };
     for (const bool differ : {false, true}) {
-        const auto replayed = [&] {
-            if (differ) return replay_node(program, OneLargePage(), model, options, run_on);
-            return replay_node(program, *place_by_kernel(bare(), small_order), model, options,
-                               run_on);
-        };
-        options.numa = nullptr;
-        const NodeStretch once = counted(replayed().phases[0], 0);
-        options.numa = each_apart;
-        const NodeStretch each = counted(replayed().phases[0], 0);
-        CHECK(once.tlb == each.tlb);
-        CHECK(once.caches == each.caches);
-        CHECK((each.tlb.walks_completed()[1] > 0) == differ);
+        for (const int exchange : {-1, 500, 2000}) {
+            CAPTURE(exchange);
+            options.numa = on_numa_nodes;
+            const NodeStretch once = counts(program(false, exchange), differ);
+            const NodeStretch each = counts(program(true, exchange), differ);
+            CHECK(once.tlb == each.tlb);
+            CHECK(once.caches == each.caches);
+            CHECK((each.tlb.walks_completed()[1] > 0) == differ);
+            if (exchange >= 0) continue;
+            options.numa = nullptr;
+            CHECK(counts(program(false, -1), differ).tlb == each.tlb);
+        }
     }
 }
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from machine_roles import EXCLUSIVE_L3, SNOOP_FILTER
+from machine_roles import EXCLUSIVE_L3, SNOOP_FILTER, TWO_SOCKETS
 
 from pagelens._core import CancelFlag
 from pagelens.accesses.declared import declared
-from pagelens.frames import Node, policies
+from pagelens.frames import Node, find_policy, policies
 from pagelens.machine import Machine, load_machine
 from pagelens.replay import Placement, Reference, Simulation, nearly_equal, whole_node
 from pagelens.replay.node_engine import NodeEngine, _Placed
@@ -124,7 +124,7 @@ def test_a_node_that_is_estimated_has_page_faults_of_its_own() -> None:
     whole = with_counts(reference.whole, less)
     assert reference.sample is not None
     its = with_counts(reference.sample, less_in_sample)
-    found = Reference(0, None, whole, its).of(sample, placed.times)
+    found = Reference(0, None, whole, its).of(sample, placed.times_with)
     assert found is not None
     assert [found.counts[name].tolist() for name in less] == [own[name].tolist() for name in less]
 
@@ -166,3 +166,55 @@ def test_nodes_with_the_same_frames_count_the_same_without_a_sample(monkeypatch:
     assert reference.sample is not None
     monkeypatch.setattr(_Placed, "sample", lambda _: pytest.fail("a sample was replayed"))
     assert_same(simulation.run_like(second, reference, CancelFlag()), simulation.run(second))
+
+
+def on_sockets(program: str, policy: str = "aged") -> tuple[Simulation, Placement, Reference]:
+    """Two threads on two sockets, of which the first initialises all data. They are placed on node 1."""
+    machine = load_machine(TWO_SOCKETS).with_values({"l2.size": "64 KiB", "l3.size": "792 KiB"})
+    simulation = Simulation(declared(f"{program}-serial", 16 * MEBIBYTE, 2), machine, ranks=1)
+    first, second = (simulation.place(find_policy(policy), Node(machine, 1, node)) for node in (0, 1))
+    reference = simulation.reference(first, CancelFlag())
+    assert reference is not None
+    return simulation, second, reference
+
+
+@pytest.mark.parametrize("policy", ["aged", "interleave", "replicate"])
+def test_lines_between_sockets_are_estimated_from_a_sample(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulation, placement, reference = on_sockets("stencil", policy)
+    replayed = simulation.run(placement)
+    monkeypatch.setattr(_Placed, "replay", lambda *_: pytest.fail("all lines were replayed"))
+    estimated = simulation.run_like(placement, reference, CancelFlag())
+    assert estimated.times.time_s.sum() == pytest.approx(replayed.times.time_s.sum(), rel=0.01)
+    assert estimated.numa is not None
+    assert replayed.numa is not None
+    for name in ("reads", "writes"):
+        found, expected = (getattr(numa, name).sum(axis=(0, 1)) for numa in (estimated.numa, replayed.numa))
+        assert found == pytest.approx(expected, rel=0.02, abs=0.02 * expected.sum())
+
+
+def test_a_node_is_replayed_if_its_lines_go_between_other_sockets() -> None:
+    simulation, placement, reference = on_sockets("stencil")
+    numa = reference.whole.numa
+    assert numa is not None
+    other_way = replace(numa, reads=numa.reads[..., ::-1])
+    whole, its = (replace(counts, numa=other_way) for counts in (reference.whole, reference.sample))
+    there = replace(reference, whole=whole, sample=its)
+    assert_same(simulation.run_like(placement, there, CancelFlag()), simulation.run(placement))
+
+
+def test_nodes_are_replayed_if_the_sample_misses_lines_between_sockets() -> None:
+    simulation, placement, reference = on_sockets("stencil")
+    numa = reference.whole.numa
+    assert numa is not None
+    whole = replace(reference.whole, numa=replace(numa, reads=numa.reads[..., ::-1]))
+    unlike = replace(reference, whole=whole)
+    assert_same(simulation.run_like(placement, unlike, CancelFlag()), simulation.run(placement))
+
+
+@pytest.mark.parametrize("policy", ["balanced", "unbound"])
+def test_nodes_whose_kernel_moves_pages_or_threads_are_replayed(policy: str) -> None:
+    simulation, placement, _ = on_sockets("stencil")
+    moving = simulation.place(find_policy(policy), Node(placement.machine, 1, 0))
+    assert simulation.reference(moving, CancelFlag()) is None
