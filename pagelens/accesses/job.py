@@ -17,7 +17,7 @@ import numpy as np
 
 from pagelens import _core
 from pagelens._core import Program, RankPaths
-from pagelens.accesses.rank_binding import binding_notes, crowding, parse_binding
+from pagelens.accesses.rank_binding import binding_notes, crowding, helpers, parse_binding
 from pagelens.accesses.rank_meetings import NOWHERE, ends_before_others, never_come, united_places, waits
 from pagelens.accesses.rank_rounds import Floats, JobRounds, common_rounds, waiting_paths
 from pagelens.accesses.sampled_code import SPACE_PAGE_BITS, SampledCode, decode_samples
@@ -277,6 +277,13 @@ class JobWorkload(Workload):
         if len(programs) > 1:
             each = "; ".join(f"{name}: {_ranks(ranks)}" for name, ranks in programs.items())
             found.append(f"The ranks run different programs ({each}).")
+        if helping := sum(helpers(trace.survey.instructions) for trace in self._of_rank):
+            found.append(
+                f"Of the {self.threads} threads of all ranks, {helping} "
+                f"{'is a helper' if helping == 1 else 'are helpers'}, as MPI libraries start them: each "
+                "executes less than 10% of the instructions of its rank's busiest thread. In the model, they "
+                "have cores of their own, too."
+            )
         return found
 
 

@@ -10,6 +10,7 @@ AS_MODELLED = (
     "all NUMA nodes were used."
 )
 _CROWDED = 1.1  # the load from which ranks share cores
+_HELPS = 0.1  # of the instructions of a rank's busiest thread: fewer are a helper's
 
 
 class Binding(NamedTuple):
@@ -41,10 +42,12 @@ def binding_notes(ranks: Sequence[Binding | None]) -> list[str]:
         return []
     notes = []
     if shared := _crowded(known):
-        threads = sum(len(rank.instructions) for rank in known if rank.cpus <= shared)
+        threads = sum(
+            len(rank.instructions) - helpers(rank.instructions) for rank in known if rank.cpus <= shared
+        )
         notes.append(
-            f"When the ranks were traced, {threads} threads could run on CPU {write_list(shared)} only, so "
-            f"they shared cores. By their instructions, a run that is bound like this takes some "
+            f"When the ranks were traced, {threads} working threads could run on CPU {write_list(shared)} "
+            f"only, so they shared cores. By their instructions, a run that is bound like this takes some "
             f"{_load(known, shared):.2g} times as long as the model says, which gives each thread a core of "
             "its own."
         )
@@ -57,6 +60,11 @@ def binding_notes(ranks: Sequence[Binding | None]) -> list[str]:
             "only under the policy `close`."
         )
     return notes or [AS_MODELLED]
+
+
+def helpers(instructions: Sequence[int]) -> int:
+    """Return how many of a process's threads do so little that they are helpers, as MPI libraries have."""
+    return sum(count < _HELPS * max(instructions) for count in instructions)
 
 
 def crowding(ranks: Sequence[Binding | None]) -> float:

@@ -29,7 +29,7 @@ from pagelens.api import Declared, check_ranks, fill_node, trace, traces
 from pagelens.ensemble import Scaled, scale_to
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.host import LaunchedRank
-from pagelens.machine import Machine
+from pagelens.machine import Chosen, Machine
 from pagelens.output_directory import claim_directory
 from pagelens.progress import progress_bar
 from pagelens.units import parse_size
@@ -58,10 +58,12 @@ def choose_source(
     quiet: bool,
     cut_of: CutOf | None = None,
     rank: LaunchedRank | None = None,
+    is_here: bool = False,
 ) -> AbstractContextManager[Source]:
     """Return declared loops if they are named, else the trace or program that the request names.
 
-    `cut_of` is that of `open_trace`. With a `rank`, the program is that of its job on this node. Raises
+    `cut_of` is that of `open_trace`. With a `rank`, the program is that of its job on this node. If the
+    machine `is_here`, the user named none, and the job may have more threads than it has cores. Raises
     UsageError if both or none are given ("nothing to `purpose`"), and for options that belong to the other
     one.
     """
@@ -74,7 +76,7 @@ def choose_source(
             f"nothing to {purpose}; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
         )
     _refuse("a program or trace", {"--size": size})
-    return trace_or_open(target, machine, ranks, full_size, output, request, quiet, cut_of, rank)
+    return trace_or_open(target, machine, ranks, full_size, output, request, quiet, cut_of, rank, is_here)
 
 
 def _refuse(what: str, others: Mapping[str, object]) -> None:
@@ -115,12 +117,13 @@ def trace_or_open(
     quiet: bool,
     cut_of: CutOf | None = None,
     rank: LaunchedRank | None = None,
+    is_here: bool = False,
 ) -> Iterator[Source]:
     """Yield the trace or traces that `target` names, else its program, traced as `request` says.
 
     A new trace is kept in the directory of the results. While the context is entered, that directory is this
-    process's alone. The progress of the tracing is shown on a terminal, unless `quiet`. `cut_of` is that of
-    `open_trace`.
+    process's alone. The progress of the tracing is shown on a terminal, unless `quiet`. `cut_of` and
+    `is_here` are those of `choose_source`.
     """
     path = Path(target[0])
     if is_trace(path):
@@ -139,6 +142,8 @@ def trace_or_open(
     with claim_directory(output or OUTPUT / name) as directory:
         if rank is not None:
             job = _job(request, directory, name, rank, machine, quiet)
+            if is_here and ranks is None:
+                machine = with_room(machine, job)
             yield _fill(job, machine, ranks, full_size, directory)
             return
         program = trace(_trace(request, directory / f"{name}.trace", quiet), cut_of, machine, not quiet)
@@ -164,10 +169,11 @@ def refused_once(rank: LaunchedRank | None) -> Iterator[None]:
         raise SystemExit(2) from None
 
 
-def check_cores(rank: LaunchedRank, machine: Machine) -> None:
-    """Raise UsageError if the ranks of this node are more than the cores of the machine."""
+def check_cores(rank: LaunchedRank, chosen: Chosen) -> None:
+    """Raise UsageError if the ranks of this node are more than the cores of a machine that the user named."""
+    machine = chosen.machine
     cores = machine.cores.count.value
-    if rank.ranks_on_node > cores:
+    if rank.ranks_on_node > cores and not chosen.is_here:
         raise UsageError(
             f"--machine: the {rank.ranks_on_node} ranks of this node are more than the {cores} cores of "
             f"{machine.name}; name a machine that has them"
@@ -190,7 +196,7 @@ def trace_for_job(request: TraceRequest, output: Path | None, rank: LaunchedRank
 
 def _job(
     request: TraceRequest, directory: Path, name: str, rank: LaunchedRank, machine: Machine, quiet: bool
-) -> Workload:
+) -> JobWorkload:
     """Trace this rank's program, and return the job of all ranks of the node whose traces come."""
     since = launch_began(directory)
     with begin_trace(directory, name, rank) as path:
@@ -214,6 +220,28 @@ def _job(
     if not found:
         raise Failure("no rank of this node has a trace with accesses; there is nothing to explain")
     return JobWorkload(found)
+
+
+def with_room(machine: Machine, job: JobWorkload) -> Machine:
+    """Return this computer with a core for each thread of a job that ran on fewer. The job says so.
+
+    Raises UsageError if its caches allow no such machine.
+    """
+    cores = machine.cores.count.value
+    if job.threads <= cores:
+        return machine
+    try:
+        larger = machine.with_values({"cores.count": job.threads})
+    except UsageError:
+        raise UsageError(
+            f"--machine: is missing; the ranks of this node have {job.threads} threads in all, and this "
+            f"computer has {cores} cores; name a machine that has them"
+        ) from None
+    job.statements.append(
+        f"This computer has {cores} cores, and the ranks have {job.threads} threads in all. It is taken to "
+        f"have {job.threads} cores, because the model gives each thread one; --machine names another machine."
+    )
+    return larger
 
 
 def _do_without(path: Path, rank: LaunchedRank, error: NoTrace) -> None:

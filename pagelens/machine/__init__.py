@@ -1,6 +1,6 @@
 """Machines: files with units and sources, and the model that turns counts into time."""
 
-from pagelens.machine.chosen import HERE, choose_machine, measured_file
+from pagelens.machine.chosen import HERE, MACHINE_FILE, Chosen, choose_machine, measured_file
 from pagelens.machine.core_times import CoreTimes
 from pagelens.machine.cores import Cores
 from pagelens.machine.drawing import list_lines, machine_lines
@@ -42,10 +42,12 @@ __all__ = [
     "HERE",
     "JOINED_PIECE",
     "LARGE_AFTER_WORK",
+    "MACHINE_FILE",
     "READ_FAULT_COUNTS",
     "SMALL_AFTER_WORK",
     "SMALL_JOINED_PIECE",
     "TRANSLATION_COUNTS",
+    "Chosen",
     "CoreTimes",
     "Cores",
     "Costs",

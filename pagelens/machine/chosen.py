@@ -1,7 +1,8 @@
 """Chooses the machine that is explained: the one that the user names, or the one that pagelens runs on."""
 
 import os
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from pagelens.host.system import System
 
 HERE = "this-machine"  # as its file calls the detected machine
-_FILE = "machine.toml"  # of a detected machine, beside the results
+MACHINE_FILE = "machine.toml"  # of a detected machine, beside the results
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,23 @@ class Chosen:
     note: str = ""
     text: str = ""  # the file of a detected one
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is the computer that pagelens runs on."""
+        return bool(self.text)
+
+    def with_cores(self, count: int) -> "Chosen":
+        """Return this computer as if it had so many cores. Raises UsageError if its caches allow no such."""
+        machine, cores = self.machine.with_values({"cores.count": count}), self.machine.cores.count.value
+        stated = re.compile(r"^(\[cores\]\n[^\[]*?count = )\{.*\}$", re.MULTILINE)
+        of_all = f'{{value = {count}, assumed = "a core for each thread; it has {cores}"}}'
+        return replace(self, machine=machine, text=stated.sub(rf"\g<1>{of_all}", self.text))
+
     def repeat(self, directory: Path) -> tuple[str, ...]:
         """Return the arguments that, added to the user's command line, take the same machine anywhere."""
         if self.text:
-            write_whole(directory / _FILE, lambda partial: partial.write_text(self.text))
-            return ("--machine", str(directory / _FILE))
+            write_whole(directory / MACHINE_FILE, lambda partial: partial.write_text(self.text))
+            return ("--machine", str(directory / MACHINE_FILE))
         return ()
 
 

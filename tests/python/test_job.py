@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -26,10 +27,12 @@ from pagelens.api import explain, fill_node, machine, simulate, traces
 from pagelens.cli import source
 from pagelens.cli.commands import explain as explain_module
 from pagelens.cli.several_machines import how_elsewhere, machine_names
+from pagelens.cli.source import check_cores, with_room
 from pagelens.errors import Failure, UsageError
 from pagelens.frames import Node
 from pagelens.frames.policies import policies
 from pagelens.host.mpi_rank import LaunchedRank, launched_rank
+from pagelens.machine import Chosen, parse_machine
 from pagelens.replay import Run as CostOfRun
 from pagelens.replay import Simulation
 
@@ -306,6 +309,34 @@ def test_ranks_are_called_by_their_numbers(
     assert [warning[:7] for warning in found.warnings if "is not complete" in warning] == ["rank 7:"]
     assert found.copies_in_words(2)[0].endswith("The other 2 are copies of them, in turn.")
     assert traces([paths[0], recorded(tmp_path / "recorded", 4)]).numbers == [0, 1]
+
+
+def test_helpers_of_a_library_are_told_of(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{rank}.trace" for rank in range(2)]
+    for path, of_helper in zip(paths, (90, 110), strict=True):
+        with TraceRecorder(path, "app") as recorder:
+            for thread, count in enumerate((1000, of_helper)):
+                recorder.access(thread, np.array([BASE]))
+                recorder.execute(thread, count)
+    [*_, last] = JobWorkload([open_trace(path) for path in paths]).statements
+    assert last.startswith("Of the 4 threads of all ranks, 1 is a helper, as MPI libraries start them")
+    assert "helper" not in JobWorkload([open_trace(paths[1])]).statements[-1]
+
+
+def test_a_job_may_have_more_threads_than_this_computer_has_cores(opened: list[TraceWorkload]) -> None:
+    """A machine that the user named is not changed."""
+    text = MACHINE.replace("count = { value = 4", "count = {value = 2")
+    here = Chosen(parse_machine(text.encode(), "here"), text=text)
+    check_cores(LaunchedRank(0, 0, 3), here)
+    with pytest.raises(UsageError, match="--machine: the 3 ranks of this node are more than the 2 cores"):
+        check_cores(LaunchedRank(0, 0, 3), replace(here, text=""))
+    job = JobWorkload(opened)
+    assert with_room(here.machine, job).cores.count.value == 3
+    assert job.statements[-1].startswith("This computer has 2 cores, and the ranks have 3 threads in all.")
+    larger = here.with_cores(3)
+    kept = parse_machine(larger.text.encode(), "kept")
+    assert kept.cores.count.value == larger.machine.cores.count.value == 3
+    assert with_room(larger.machine, job) is larger.machine
 
 
 def test_one_rank_reports_for_all(

@@ -98,12 +98,14 @@ def test_a_launcher_that_lets_ranks_share_cores_is_told() -> None:
     assert binding_notes([binding("0", nodes=both), binding("1", nodes=both)]) == [AS_MODELLED]
     assert crowding([binding("0", nodes=both), binding("1", nodes=both)]) == 1
     [note] = binding_notes([binding("0-7", nodes=both), *2 * [binding("2", nodes=both)]])
-    assert note.startswith("When the ranks were traced, 2 threads could run on CPU 2 only, so they shared ")
+    assert note.startswith("When the ranks were traced, 2 working threads could run on CPU 2 only, so they ")
     assert "takes some 2 times as long" in note
     assert crowding(3 * [binding("2")]) == 3
     assert crowding([*3 * [binding("2")], None]) == 1
     [note] = binding_notes(9 * [binding("0-7", nodes=both)])
-    assert "9 threads could run on CPU 0-7 only" in note
+    assert "9 working threads could run on CPU 0-7 only" in note
+    crowd = 2 * [binding("2", (100, 9), both)]
+    assert "2 working threads could" in binding_notes(crowd)[0]
     # A helper of the MPI library does little, so it takes no core.
     assert binding_notes([binding("0", (100, 8), both), binding("1", (99, 1), both)]) == [AS_MODELLED]
     [note] = binding_notes([binding("0-3"), binding("0-3", (100, 100, 100))])

@@ -50,7 +50,7 @@ from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.explain import choose_policies, own_files_in_words, time_beside, write_outputs
 from pagelens.frames import DEFAULT_HISTORY, parse_history
 from pagelens.host import launched_rank
-from pagelens.machine import choose_machine
+from pagelens.machine import MACHINE_FILE, choose_machine
 from pagelens.run import run_with_best_remedy
 from pagelens.spelling import printable
 from pagelens.units import parse_share
@@ -271,7 +271,7 @@ def explain_command(
         stated = taken.machine if ways is None else taken.machine.with_ways(ways)
         named = choose_policies(policy_names) if policy_names is not None else None
         if rank is not None:
-            check_cores(rank, stated)
+            check_cores(rank, taken)
         steps = plain = parse_history(history, "--history")
         buffered = 0
         if files is not None:
@@ -284,8 +284,9 @@ def explain_command(
         trace_for_job(request, output, rank)
         return
     chosen_source = choose_source(
-        "explain", request, workload, size, stated, ranks, full_size, output, quiet, rank=rank
-    )
+        "explain", request, workload, size, stated, ranks, full_size, output, quiet, rank=rank,
+        is_here=taken.is_here,
+    )  # fmt: skip
     with chosen_source as source:
         choose_phase(phase, source.program, "--phase")  # for an error that names the option
         stopped, beside = None, None
@@ -314,6 +315,10 @@ def explain_command(
             if error.partial is None:
                 raise
             ensemble, stopped = error.partial, error
+        cores = source.scaled.machine.cores.count.value
+        if rank is not None and cores != stated.cores.count.value:
+            taken = taken.with_cores(cores)
+            machine = str(source.directory / MACHINE_FILE)
         command = ["pagelens", sys.argv[1], *taken.repeat(source.directory), *sys.argv[2:]]
         tried = None
         if sensitivity and stopped is None:
