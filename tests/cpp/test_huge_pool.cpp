@@ -46,6 +46,8 @@ TEST_CASE("a page of the hugetlb pools comes from the nearest node that has one"
     CHECK(open({}, 0, 7) == Nodes{0, 1, 1, 2, 2, 2, -1});
     CHECK(open({}, 2, 6) == Nodes{2, 2, 2, 1, 1, 0});
     CHECK(open({.mode = NumaMode::bind, .nodes = 0b101}, 1, 5) == Nodes{0, 2, 2, 2, -1});
+    CHECK(open({.mode = NumaMode::preferred_many, .nodes = 0b110}, 0, 6) ==
+          Nodes{1, 1, 2, 2, 2, -1});
     CHECK(open({.mode = NumaMode::interleave, .nodes = 0b110}, 0, 6) == Nodes{1, 2, 1, 2, 0, 2});
 }
 
@@ -56,5 +58,5 @@ TEST_CASE("a page goes back to the pool of its own node") {
     std::vector<Frame> frames;
     for (int page = 0; page < 3; ++page) frames.push_back(*source->alloc(request));
     for (const Frame frame : frames) source->free(request, frame);
-    CHECK(nodes_of(*source, {}, 2, 3) == std::vector<int>{2, 1, 0});
+    CHECK(nodes_of(*source, {}, 1, 3) == std::vector<int>{1, 0, 2});
 }

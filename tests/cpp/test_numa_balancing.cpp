@@ -106,6 +106,7 @@ TEST_CASE("balancing is the kernel's, fault for fault, and leaves the program as
         std::ranges::shuffle(addresses, engine);
         NumaBalancing rules{.node_of_thread = std::vector<std::uint8_t>(threads),
                             .line_s = {0.002 + 0.01 * below(4)},
+                            .least_period_s = below(2) == 0 ? 1 : 0.01,
                             .scan_pages = 1 + below(pages + 3)};
         for (auto& node : rules.node_of_thread) node = static_cast<std::uint8_t>(below(3));
         std::vector<Op> ops;

@@ -1,11 +1,15 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <bit>
 #include <map>
 #include <memory>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "core/frames/node_state.hpp"
+#include "core/frames/placement.hpp"
 #include "core/random/philox.hpp"
 #include "core/replay/rank_pages.hpp"
 #include "tests/cpp/reference_replay.hpp"
@@ -79,6 +83,7 @@ class TwoNodes final : public FrameSource {
     explicit TwoNodes(std::uint32_t spare) : spare_(spare) {}
     MaybeFrame alloc(const Request& request) override {
         const unsigned node = (request.numas >> request.home & 1) != 0 ? request.home : 0;
+        if (request.sparing) CHECK(std::popcount(request.numas) == 1);  // a move has one target
         if (request.sparing && spare_-- == 0) return std::nullopt;
         return Frame(100 * node + next_[node]++);
     }
@@ -132,6 +137,87 @@ TEST_CASE("a page moves to the node of a thread in each rank, if that node has f
         for (const RankPage& each : of_page) listed.push_back(each.frame);
     });
     CHECK(listed == std::vector<std::uint32_t>{100, 101});
+}
+
+namespace {
+
+constexpr std::uint32_t node_frames = 1u << 12;
+
+// Nodes with a core each, nearest first by number, and the kernel's allocator on them.
+NumaPlacing nodes_with_cores(unsigned nodes, NumaPolicy policy) {
+    NumaPlacing numa;
+    numa.cpus = {0};
+    for (unsigned node = 0; node < nodes; ++node) {
+        numa.node_of_cpu.push_back(static_cast<std::uint8_t>(node));
+        numa.end_of_node.push_back((node + 1) * node_frames);
+    }
+    numa.policies = {std::move(policy)};
+    return numa;
+}
+
+NodeState fresh_nodes(unsigned nodes, std::vector<std::uint8_t> distances = {}) {
+    std::vector<std::uint8_t> cpu_numa;
+    for (unsigned node = 0; node < nodes; ++node)
+        cpu_numa.push_back(static_cast<std::uint8_t>(node));
+    return NodeState(numa_layout(std::vector<std::uint32_t>(nodes, node_frames),
+                                 std::move(cpu_numa), std::move(distances)),
+                     1);
+}
+
+// The node of each page, if they are touched in the order of their numbers.
+std::vector<unsigned> nodes_of_pages(const NumaPlacing& numa, std::vector<VirtualPage> addresses) {
+    const auto pages = static_cast<std::uint32_t>(addresses.size());
+    const reference::ListedProgram program({}, std::move(addresses), 1, 1, 1);
+    const auto placement = place_by_kernel(fresh_nodes(numa.nodes()), small_order);
+    RankPages mapped(program, *placement, 1, Sampling(), RankPages::Listed::covered,
+                     SlotPopulation(0, 0), 0, &numa);
+    std::vector<unsigned> nodes;
+    for (std::uint32_t page = 0; page < pages; ++page) {
+        mapped.map_write(page, [](std::uint32_t, std::uint32_t, std::uint32_t) {});
+        nodes.push_back(numa.node_of_frame(mapped.frame(page, 0)));
+    }
+    return nodes;
+}
+
+}  // namespace
+
+TEST_CASE("a page's address decides where it is interleaved, not when it is touched") {
+    const auto numa = nodes_with_cores(3, {.mode = NumaMode::interleave, .nodes = 0b101});
+    const std::vector<VirtualPage> addresses{VirtualPage(9), VirtualPage(4), VirtualPage(7),
+                                             VirtualPage(6)};
+    CHECK(nodes_of_pages(numa, addresses) == std::vector<unsigned>{2, 0, 2, 0});
+}
+
+TEST_CASE("several preferred nodes give what they can spare, and then the others follow") {
+    NodeState copy = fresh_nodes(3);
+    std::size_t spare = 0;
+    while (copy.memory().alloc({.cpu = 0, .numas = 0b110, .home = 0}, Memory::Mark::low)) ++spare;
+    const auto numa = nodes_with_cores(3, {.mode = NumaMode::preferred_many, .nodes = 0b110});
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t page = 0; page < spare + 100; ++page) addresses.emplace_back(page);
+    const std::vector<unsigned> nodes = nodes_of_pages(numa, std::move(addresses));
+    const auto outside = std::ranges::find(nodes, 0u);
+    CHECK(outside - nodes.begin() == static_cast<std::ptrdiff_t>(spare));
+    CHECK(std::all_of(outside, nodes.end(), [](unsigned node) { return node == 0; }));
+}
+
+TEST_CASE("a page is demoted to the slow node that is nearest to its own") {
+    NumaPlacing numa = nodes_with_cores(4, {});
+    numa.cpus = {1};
+    numa.node_of_cpu = {0, 1};
+    numa.slow_nodes = 0b1100;
+    const reference::ListedProgram program({}, {VirtualPage(1)}, 1, 1, 1);
+    const auto placement = place_by_kernel(fresh_nodes(4, {10, 20, 14, 24,  //
+                                                           20, 10, 24, 14,  //
+                                                           14, 24, 10, 30,  //
+                                                           24, 14, 30, 10}),
+                                           small_order);
+    RankPages pages(program, *placement, 1, Sampling(), RankPages::Listed::covered,
+                    SlotPopulation(0, 0), 0, &numa);
+    pages.map_write(0, [](std::uint32_t, std::uint32_t, std::uint32_t) {});
+    REQUIRE(numa.node_of_frame(pages.frame(0, 0)) == 1);
+    CHECK(pages.demote(0, 1, [](std::uint32_t, std::uint32_t) {}) == 1);
+    CHECK(numa.node_of_frame(pages.frame(0, 0)) == 3);
 }
 
 namespace {

@@ -5,9 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_roles import CXL_NODE, TWO_SOCKETS
 
 from pagelens import _core
 from pagelens.address.units import FRAME_BYTES
+from pagelens.frames import Node, find_policy, parse_history
+from pagelens.frames.numa_rule import layout
+from pagelens.machine import load_machine
 
 MIB = 1 << 20
 BLOCK = 2 * MIB // FRAME_BYTES
@@ -119,3 +123,50 @@ def test_a_node_full_of_page_cache_spills_before_anything_is_reclaimed() -> None
     assert before[0] < 9 * BLOCK  # the zone's low watermark
     assert on_node[1] > 0.9 * frames.size  # though node 0 has nothing but clean pages
     assert state.page_cache_frames == cached
+
+
+def test_the_pages_of_a_file_lie_with_the_cores_that_read_it() -> None:
+    sizes = {"numa.sizes": ["1 GiB", "1 GiB"], "ddr.size": "2 GiB"}
+    machine = load_machine(TWO_SOCKETS).with_values(sizes)
+
+    def free(history: str) -> list[int]:
+        memory = Node(machine, 0, 0, history=parse_history(history)).aged.state.memory
+        return [memory.free_on(node) for node in (0, 1)]
+
+    before = free("boot; run")
+    for reader in (0, 1):
+        after = free(f"boot; io(256MiB, numa={reader}); run")
+        taken = [(a - b) * FRAME_BYTES // MIB for a, b in zip(before, after, strict=True)]
+        assert taken[1 - reader] == 0
+        assert taken[reader] == pytest.approx(256, abs=4)
+
+
+def test_interleaving_leaves_out_a_node_without_cores_and_weights_follow_bandwidths() -> None:
+    """On a machine of four nodes with cores and one of CXL memory."""
+    machine = load_machine(CXL_NODE)
+    nodes = machine.topology.nodes
+
+    def counted(policy: str, pages: int) -> list[int]:
+        of_all = find_policy(policy).numa.policies(machine)[1]
+        return np.bincount(
+            [of_all.request(0, 0, page, nodes)[0] for page in range(pages)], minlength=nodes
+        ).tolist()
+
+    assert counted("interleave", 100) == [25, 25, 25, 25, 0]
+    rates = machine.topology.memory_bandwidth
+    found = counted("weighted", 25 * 40)
+    assert found[0] / found[4] == pytest.approx(rates[0] / rates[4], rel=0.1)
+
+
+def test_the_distances_of_a_machine_file_decide_who_is_next() -> None:
+    """By their numbers alone, a node's next one would be the node above."""
+    machine = load_machine(CXL_NODE)
+    memory = _core.Memory(layout(machine, "6.1"), 64)
+    first_cpu, ends = np.cumsum(machine.topology.cores), np.cumsum(machine.topology.sizes) // FRAME_BYTES
+    everywhere = (1 << 64) - 1
+    largest = memory.free_on(1) // BLOCK
+    frames = memory.alloc(
+        int(first_cpu[0]), 9, _core.MigrateType.movable, everywhere, largest + 9, _core.Mark.low
+    )
+    found = np.searchsorted(ends, frames, side="right")
+    assert list(dict.fromkeys(found.tolist())) == [1, 0]
