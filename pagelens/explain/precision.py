@@ -224,11 +224,18 @@ def _said(of: Intervals, baseline: str, nodes: int | None = None) -> Mapping[str
 
 
 def _gain(of: Intervals, before: str, after: str, nodes: int | None) -> Interval:
-    """Return the gain over the nodes that have both."""
-    both = min(len(of.times[before]), len(of.times[after]))
-    ratios = of.times[before][:both] / of.times[after][:both]
-    by_nodes, by_stretches = half_width(ratios, nodes), of.gain_by_stretches(before, after)
-    middle, width = float(np.median(ratios)), 1 + float(np.hypot(by_nodes, by_stretches))
+    """Return the gain by what is surer now, as the report does (`Intervals.gain`).
+
+    That is the nodes that have both, or each policy's own nodes.
+    """
+    x, y = of.times[before], of.times[after]
+    both = min(len(x), len(y))
+    ratios = x[:both] / y[:both]
+    middle, apart = float(np.median(ratios)), [ratios]
+    if len(x) != len(y) and np.hypot(half_width(x), half_width(y)) < half_width(ratios):
+        middle, apart = float(np.median(x) / np.median(y)), [x, y]
+    by_nodes = np.hypot.reduce([half_width(values, nodes) for values in apart])
+    width = 1 + float(np.hypot(by_nodes, of.gain_by_stretches(before, after)))
     return Interval(middle, middle / width, middle * width)
 
 
