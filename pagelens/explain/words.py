@@ -147,12 +147,15 @@ def bound_in_words(job: JobRecord | None, remedies: Sequence[RemedyGain]) -> tup
     return [*job.binding, cost], costs or close.gain_median < 1 / MATTERS
 
 
-def other_instructions(program: ProgramRecord, machine: MachineRecord) -> list[str]:
-    """Say if the trace has instructions that the machine does not execute."""
-    if program.instruction_set in (None, machine.instruction_set):
+def other_instructions(program: ProgramRecord, *machines: MachineRecord) -> list[str]:
+    """Say which machines do not execute the instructions that the trace has, in one paragraph for all."""
+    others = [machine for machine in machines if machine.instruction_set != program.instruction_set]
+    if program.instruction_set is None or not others:
         return []
+    names, last = ", ".join(machine.name for machine in others[:-1]), others[-1].name
+    execute = f"{names} and {last} execute" if names else f"{last} executes"
     return [
-        f"The trace is of {program.instruction_set}, and {machine.name} executes {machine.instruction_set}. "
+        f"The trace is of {program.instruction_set}, and {execute} {others[0].instruction_set}. "
         "The program is assumed to need as many instructions there, with vectors as long."
     ]
 

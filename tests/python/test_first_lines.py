@@ -116,6 +116,18 @@ def test_several_machines_say_too_that_the_run_is_too_short() -> None:
     assert "too short" not in several([on("a", long), on("b", long)])
 
 
+def test_several_machines_of_other_instructions_are_named_in_one_sentence(explanation: Explanation) -> None:
+    program = explanation.program.model_copy(update={"instruction_set": "x86-64"})
+    arm = explanation.machine.model_copy(update={"instruction_set": "AArch64"})
+    here, there = (
+        explanation.model_copy(update={"program": program, "machine": of})
+        for of in (explanation.machine, arm)
+    )
+    said = " ".join(several([on("a", here), on("b", there), on("c", there)]).split())
+    assert "The trace is of x86-64, and b and c execute AArch64. The program is assumed" in said
+    assert said.count("The trace is of") == 1
+
+
 def test_of_many_machines_the_sentences_name_the_fastest_and_the_slowest(
     explanation: Explanation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

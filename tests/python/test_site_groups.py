@@ -11,7 +11,7 @@ from pagelens.accesses.site_groups import MOST_FRAMES, group_sites
 from pagelens.accesses.symbols import Location, _folded
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
-from pagelens.cli.text.tables import shorten_object
+from pagelens.cli.text.tables import shorten_object, shorten_objects
 from pagelens.machine import load_machine
 from pagelens.place.plan_builder import build_plan
 from pagelens.place.profile import profile
@@ -103,8 +103,25 @@ def test_a_recursive_program(tmp_path: Path) -> None:
         ("solve (cg.c:12) from run (m.c:3) from main (m.c:9)", 38, "solve (cg.c:12) from main (m.c:9)"),
         ("assemble_rows (cg.c:12) from setup_all (m.c:9)", 40, "assembl… (cg.c:12) from setup_a… (m.c:9)"),
         ("[.data/.bss of libsomething.so]", 20, "[.data/.b…ething.so]"),
+        (
+            "new_array+0x2d (a.so) from a.so (no symbols) from fast_call+0x8a (a.so)",
+            31,
+            "new_ar…+0x2d from fast_ca…+0x8a",
+        ),
+        ("new_array+0x2d (_array.cpython-311.so)", 20, "new_array+0x2d (_ar…"),
     ],
 )
 def test_names_that_are_cut_keep_file_and_line(name: str, width: int, shown: str) -> None:
     assert shorten_object(name, width) == shown
     assert len(shown) <= width
+
+
+@pytest.mark.parametrize("width", [46, 36, 21])
+def test_names_that_are_cut_do_not_look_alike(width: int) -> None:
+    inner = "new_user_memory+0x2d (_array.cpython-311-x86_64-linux-gnu.so)"
+    outer = ("", "from_descr+0x1f (_array.so)", "from_descr+0x1f (_array.so) from fastcall+0x8a (_array.so)")
+    names = [" from ".join(filter(None, (inner, caller))) for caller in outer]
+    shown = shorten_objects(names, width)
+    assert len(set(shown)) == len(names)
+    assert max(map(len, shown)) <= width
+    assert all(caller in text for caller, text in zip(("", "from_descr", "fastcall"), shown, strict=True))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from pagelens.cli.text.tables import join_sections, shorten_object, table, wrap
+from pagelens.cli.text.tables import join_sections, shorten_objects, table, wrap
 from pagelens.diff import Difference, Row, Table
 from pagelens.report import terminal_width
 from pagelens.units import format_count, format_share, format_size, format_time
@@ -60,7 +60,8 @@ def _table(found: Difference, of: Table) -> Iterator[str]:
     if not shown:
         yield "  All are the same in A and B."
         return
-    rows = [_cells(found, of, row, wide, name) for row in shown[:_TOP]]
+    names = shorten_objects([row.name for row in shown[:_TOP]], name)
+    rows = [_cells(found, of, row, wide, text) for row, text in zip(shown, names, strict=False)]
     yield from table(["", *heads, ""], rows, [name, *widths, 8], indent="  ")
     if len(shown) > _TOP:
         yield f"  {len(shown) - _TOP} more{' changed' if of.counted else ''}; --json lists them"
@@ -70,9 +71,9 @@ def _table(found: Difference, of: Table) -> Iterator[str]:
         yield from wrap(f"{note[0]}: {note[1]}", indent="  ", hanging="    ")
 
 
-def _cells(found: Difference, of: Table, row: Row, wide: bool, name: int) -> list[str]:
+def _cells(found: Difference, of: Table, row: Row, wide: bool, name: str) -> list[str]:
     show = _FORMAT[of.unit]
-    cells = [shorten_object(row.name, name)]
+    cells = [name]
     cells += ["none" if value is None else show(value) for value in (row.a, row.b)]
     cells.append("" if row.ratio is None else f"{row.ratio:.2f}x" if row.ratio < 100 else f"{row.ratio:.0f}x")
     if wide:

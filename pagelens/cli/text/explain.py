@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from pagelens.cli.text.tables import command, shorten, shorten_middle, shorten_object
+from pagelens.cli.text.tables import command, shorten, shorten_middle, shorten_objects
 from pagelens.explain import (
     RESOURCES_IN_WORDS,
     Distribution,
@@ -176,16 +176,18 @@ def _objects(e: Explanation) -> Iterator[str]:
     width = width if cached else width - 8
 
     def row(name: str, **cells: str) -> str:
-        return f"  {shorten_object(name, width):<{width}}" + "".join(
-            f" {cells.get(column, ''):>{room}}" for column, room in columns
-        )
+        return f"  {name:<{width}}" + "".join(f" {cells.get(column, ''):>{room}}" for column, room in columns)
 
     yield row("object", bytes="allocated", lines="lines", share="share", missed="missed")
-    for o in objects[:_TOP]:
-        job = e.program.job
-        some = f" ({o.ranks} of {job.traced_ranks} ranks)" if job and o.ranks != job.traced_ranks else ""
+    job = e.program.job
+    of_some = [
+        f" ({o.ranks} of {job.traced_ranks} ranks)" if job and o.ranks != job.traced_ranks else ""
+        for o in objects[:_TOP]
+    ]
+    names = shorten_objects([o.name for o in objects[:_TOP]], width - max(map(len, of_some)))
+    for o, name, some in zip(objects, names, of_some, strict=False):
         yield row(
-            shorten_object(o.name, width - len(some)) + some,
+            name + some,
             bytes=format_size(o.bytes) if o.bytes else "",
             lines=format_count(o.accesses),
             share=format_share(o.access_share),
@@ -198,10 +200,11 @@ def _objects(e: Explanation) -> Iterator[str]:
     if collisions:
         run = " in the whole run" if e.program.phase else ""
         yield from _heading(f"  Which object evicts which{run} (counted, share of the evictions):", "    ")
+    both = list(dict.fromkeys(name for c in collisions[:_TOP] for name in (c.name, c.victim)))
+    short = dict(zip(both, shorten_objects(both, (terminal_width() - 17) // 2), strict=True))
     for c in collisions[:_TOP]:
-        room = (terminal_width() - 17) // 2
-        whom = "itself" if c.name == c.victim else shorten_object(c.victim, room)
-        yield f"  {format_share(c.share):>5}  {shorten_object(c.name, room)} evicts {whom}"
+        whom = "itself" if c.name == c.victim else short[c.victim]
+        yield f"  {format_share(c.share):>5}  {short[c.name]} evicts {whom}"
 
 
 def _ranks(e: Explanation) -> Iterator[str]:
@@ -224,8 +227,8 @@ def _numa(e: Explanation) -> Iterator[str]:
     width = terminal_width() - 28
     if found.objects:
         yield f"  {'object':<{width}} {'remote':>9} {'share':>13}"
-    for known in found.objects[:_TOP]:
-        name = shorten_object(known.name, width)
+    names = shorten_objects([known.name for known in found.objects[:_TOP]], width)
+    for known, name in zip(found.objects, names, strict=False):
         yield f"  {name:<{width}} {format_share(known.remote_share):>9} {format_share(known.share):>13}"
     yield "  How long memories and directions of links are busy (modelled):"
     for part in found.parts[:_TOP]:
@@ -233,8 +236,8 @@ def _numa(e: Explanation) -> Iterator[str]:
     if found.shared:
         yield "  Lines that threads take from each other (counted):"
         yield f"  {'object':<{width}} {'taken':>9} {'share':>13}"
-        for shared in found.shared[:_TOP]:
-            name = shorten_object(shared.name, width)
+        names = shorten_objects([shared.name for shared in found.shared[:_TOP]], width)
+        for shared, name in zip(found.shared, names, strict=False):
             yield f"  {name:<{width}} {format_count(shared.taken):>9} {format_share(shared.share):>13}"
         yield from textwrap.wrap(
             unpriced_lines_note(found), terminal_width(), initial_indent="  ", subsequent_indent="  "

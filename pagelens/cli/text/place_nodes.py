@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
-from pagelens.cli.text.tables import shorten_object
+from pagelens.cli.text.tables import shorten_objects
 from pagelens.place import NodesReport
 from pagelens.report import terminal_width
 from pagelens.units import format_binary_size, format_share, format_time
@@ -35,9 +35,10 @@ def _objects(r: NodesReport) -> Iterator[str]:
     width = terminal_width() - 52
     if r.objects:
         yield f"{'object':<{width}} {'bytes':>9} {'of lines':>9} {'time alone':>10}  where"
-    for row in r.objects[:_MOST]:
+    names = shorten_objects([row.name for row in r.objects[:_MOST]], width)
+    for row, name in zip(r.objects, names, strict=False):
         where = " ".join([row.policy, ",".join(map(str, row.nodes))]).strip()
         yield (
-            f"{shorten_object(row.name, width):<{width}} {format_binary_size(row.bytes):>9} "
+            f"{name:<{width}} {format_binary_size(row.bytes):>9} "
             f"{format_share(row.share):>9} {format_time(row.alone_s):>10}  {where}"
         )

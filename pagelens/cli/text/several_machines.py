@@ -59,7 +59,7 @@ def _answer(
         for other, row in told
         if row.ratio is not None
     ]
-    sentences += [said for each in explanations for said in other_instructions(each.program, each.machine)]
+    sentences += other_instructions(first.program, *(each.machine for each in explanations))
     sentences.append(
         f"Times are modelled, under '{first.baseline}'"
         + (f", with {_copies(first)} on each node." if alike else ". --ranks N puts as many on each node.")
