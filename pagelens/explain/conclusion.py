@@ -112,6 +112,7 @@ def conclude(
                 ),
                 *second,
                 *bounded,
+                *_out_of_reach(base, distributions, remedies),
                 *([] if bounded else _rare(base.nodes)),
                 *_cores_in_words(base),
                 *_elsewhere(base, any_unsure(remedies)),
@@ -139,6 +140,7 @@ def conclude(
     else:
         sentences.append(_limit_alone(base))
     sentences += [*page_faults_in_words(base), *waits_in_words(program.job)]
+    sentences += _out_of_reach(base, distributions, remedies, answer)
     order = other_order(remedies)
     sentences += [advice(remedies), *([order] if order else [])]
     sentences += [*unknown_in_words(remedies, base.nodes, by_stretches), *harm_in_words(remedies)]
@@ -273,12 +275,8 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
     matters = f"Page placement matters for this program on {_node(where)}"
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
     if base.policy == "aged" and fresh is not None and _is_open(fresh):
-        yield (
-            f"{matters}. The simulation is too small to tell whether it takes longer on a median node that "
-            "has run other jobs before ('aged') than in contiguous physical memory: "
-            f"{times(fresh.gain_median)} as long (modelled, 95% interval {fresh.gain_median_low:.2f}-"
-            f"{fresh.gain_median_high:.2f})."
-        )
+        here = "on a median node that has run other jobs before ('aged')"
+        yield f"{matters}. {_too_small(here, 'in contiguous physical memory', fresh)}"
     elif base.policy == "aged" and fresh is not None:
         ratio = fresh.gain_median if fresh.surely_differs else 1.0
         fastest = min(distributions, key=lambda d: d.median_s)
@@ -304,6 +302,9 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
             yield f"{matters}. It was simulated under {under} only."
         elif fastest is base:
             yield f"{matters}. It runs fastest under {under}."
+        elif _is_open(fastest):
+            there = f"under '{fastest.policy}'"
+            yield f"{matters}. {_too_small(f'under {under}', there, fastest)}"
         elif is_one(ratio := fastest.gain_median if fastest.surely_differs else 1.0):
             yield (
                 f"{matters}, although its median time under {under} is about that under "
@@ -325,6 +326,36 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
     else:
         few = few_nodes_note(base.nodes) and base.nodes > 1
         yield f"{f'The {base.nodes} simulated' if few else 'The'} nodes are about equally fast."
+
+
+def _too_small(here: str, there: str, other: Distribution) -> str:
+    """Say that it is open whether the baseline, `here`, takes longer than the `other` policy, `there`."""
+    return (
+        f"The simulation is too small to tell whether it takes longer {here} than {there}: "
+        f"{times(other.gain_median)} as long (modelled, 95% interval {other.gain_median_low:.2f}-"
+        f"{other.gain_median_high:.2f})."
+    )
+
+
+def _out_of_reach(
+    base: Distribution, distributions: Sequence[Distribution], remedies: Sequence[RemedyGain], said: str = ""
+) -> list[str]:
+    """Name the fastest policy that nobody can choose, if no remedy gains as much.
+
+    What was `said` before may have named it already.
+    """
+    gained = [remedy.gain_median for remedy in remedies if remedy.verdict == "gains"]
+    chosen = {base.policy, *(remedy.policy for remedy in remedies)}
+    others = [d for d in distributions if d.policy not in chosen and d.surely_differs]
+    fastest = max(others, key=lambda d: d.gain_median, default=base)
+    named = f"'{fastest.policy}'" in said or f"in {fastest.policy} physical memory" in said
+    if named or fastest.gain_median <= MATTERS * max([1.0, *gained]):
+        return []
+    return [
+        f"Under '{fastest.policy}' ({fastest.title}), which nobody can choose, the program runs "
+        f"{times(fastest.gain_median)} as fast as under '{base.policy}' (modelled), and no simulated remedy "
+        "gains as much."
+    ]
 
 
 def _cores_in_words(base: Distribution) -> list[str]:

@@ -9,7 +9,7 @@ import synthetic
 
 from pagelens.explain import explain
 from pagelens.explain.cause_words import interaction_in_words, why_fresh_is_slower
-from pagelens.explain.conclusion import _no_effect, _one_numa_node, _size
+from pagelens.explain.conclusion import _no_effect, _one_numa_node, _out_of_reach, _size, conclude
 from pagelens.explain.model import Distribution, Explanation
 from pagelens.explain.remedy_words import advice, other_order
 from pagelens.explain.words import as_long, few_nodes_note
@@ -115,6 +115,39 @@ def test_why_a_fresh_node_is_slower_is_said(explanation: Explanation, attributed
 
 
 @pytest.mark.parametrize(
+    ("gain", "low", "said"), [(1.08, 1.05, True), (1.08, 0.9, False), (1.01, 1.005, False)]
+)
+@pytest.mark.parametrize("matters", [True, False])
+def test_a_faster_placement_that_nobody_can_choose_is_said_to_be_out_of_reach(
+    explanation: Explanation, gain: float, low: float, said: bool, matters: bool
+) -> None:
+    base = explanation.distribution("aged")
+    if not matters:
+        base = base.model_copy(update={"p95_s": base.p5_s, "placement_spread": 1.0})
+    gains = {"gain_median": gain, "gain_median_low": low, "gain_median_high": 1.1}
+    lucky = explanation.distribution("random").model_copy(update={"median_s": base.median_s / gain, **gains})
+    found = conclude(
+        explanation.program, explanation.machine, "aged", explanation.bounds, [lucky, base], [], [], [], []
+    )
+    wanted = "which nobody can choose, the program runs 1.08x as fast as under 'aged' (modelled), and no "
+    names_it = [wanted in text or "1.08x as long as under 'random'" in text for text in found.sentences]
+    assert found.placement_matters == matters
+    assert sum(names_it) == said
+
+
+@pytest.mark.parametrize(("gain", "said"), [(1.02, True), (1.07, False)])
+def test_what_nobody_can_choose_is_named_where_no_remedy_gains_as_much(
+    explanation: Explanation, gain: float, said: bool
+) -> None:
+    base, lucky = (explanation.distribution(policy) for policy in ("aged", "random"))
+    gains = dict.fromkeys(("gain_median", "gain_median_low", "gain_median_high"), 1.08)
+    lucky = lucky.model_copy(update=gains)
+    remedy = explanation.remedies[0].model_copy(update={"verdict": "gains", "gain_median": gain})
+    assert bool(_out_of_reach(base, [base, lucky], [remedy])) == said
+    assert _out_of_reach(base, [base, lucky], [remedy], said="it takes longer than under 'random'") == []
+
+
+@pytest.mark.parametrize(
     ("low", "high", "said"), [(0.99, 1.01, "about as fast as in"), (0.4, 2.7, "too small to tell whether it")]
 )
 def test_equal_speed_is_claimed_only_where_the_interval_shows_it(
@@ -135,6 +168,15 @@ def test_equal_medians_are_no_reason_why_placement_matters(
     other = base.model_copy(update={"policy": "2m", "median_s": base.median_s / 1.01, **gains})
     said = next(_size("Cori KNL", base, [base, other]))
     assert said.startswith(f"Page placement matters for this program on a Cori KNL node{link} under 'aged'")
+
+
+def test_a_median_that_may_be_much_slower_is_not_said_to_be_equal(explanation: Explanation) -> None:
+    base = explanation.distribution("aged")
+    gains = {"gain_median": 3.2, "gain_median_low": 1.0, "gain_median_high": 5.9}
+    other = base.model_copy(update={"policy": "2m", "median_s": base.median_s / 3.2, **gains})
+    said = next(_size("Cori KNL", base, [base, other]))
+    assert "too small to tell whether it takes longer under 'aged' (on a node that has run" in said
+    assert "than under '2m': 3.2x as long (modelled, 95% interval 1.00-5.90)" in said
 
 
 @pytest.mark.parametrize(("gain", "low", "high"), [(1.0, 0.99, 1.01), (1.015, 1.01, 1.019)])
