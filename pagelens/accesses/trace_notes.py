@@ -8,10 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pagelens.accesses.trace_result import TraceResult, remedy_of
+from pagelens.accesses.trace_result import FEW, TraceResult, remedy_of
 from pagelens.accesses.tracer import TraceRequest
-
-_FEW = 0.1  # of all accesses: so few of other processes change no conclusion
 
 
 def nothing_traced(result: TraceResult, request: TraceRequest) -> str | None:
@@ -53,9 +51,19 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
 
 
 def _left_out(result: TraceResult) -> str | None:
-    """Return a line if others than the first program made the most accesses, or a share that counts."""
+    """Return a line if others than the first program made the most accesses, or a share that counts.
+
+    Another one says which processes are explained together.
+    """
     kept, made = result.kept, sum(program.accesses for program in result.programs)
-    if kept is None or (kept is result.programs[0] and kept.accesses >= (1 - _FEW) * made):
+    if kept is not None and result.together:
+        its = sum(program.accesses for program in result.together)
+        return (
+            f"{len(result.together)} processes of {Path(kept.program).name} ran side by side, and are "
+            f"explained as the ranks of one job; they made {its / made:.0%} of all accesses of the program "
+            "and its children"
+        )
+    if kept is None or (kept is result.programs[0] and kept.accesses >= (1 - FEW) * made):
         return None
     share = f" ({kept.accesses / made:.0%})" if made else ""
     return (

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 
 from pagelens.accesses.system_limits import limit_of_memory
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
+
+FEW = 0.1  # of all accesses: so few of other processes change no conclusion
 
 
 class NoTrace(Failure):
@@ -29,6 +33,8 @@ class TracedProgram:
     accesses: int = 0
     instructions: int = 0
     total_instructions: int = 0
+    began: int = 0  # of all that was reported, in its order
+    ended: int | None = None  # None: the tracer did not see it
 
     @property
     def weight(self) -> tuple[int, int]:
@@ -54,6 +60,7 @@ class TraceResult:
     interrupted: bool = False  # Ctrl-C was pressed meanwhile, whatever the program made of it
     programs: list[TracedProgram] = field(default_factory=list)  # all that have a trace, in their order
     kept: TracedProgram | None = None  # the one whose trace is at `path`
+    together: list[TracedProgram] = field(default_factory=list)  # several are kept (`keep_together`)
     cut_by: int = 0  # why the trace was cut (errno)
     engine_note: str | None = None  # says that the engine is not the one that the user wanted
     unfinished_lines: set[int] = field(default_factory=set)  # descriptors, 1 and 2, of the programs' output
@@ -122,12 +129,12 @@ def _programs(facts: Sequence[Sequence[str]], result: TraceResult) -> tuple[list
     running: dict[int, TracedProgram] = {}  # the last one of each process
     last_line: dict[int, tuple[int, bool]] = {}  # of each descriptor: when, and whether it is unfinished
     error = None
-    for process_id, what, *rest in facts:
+    for number, (process_id, what, *rest) in enumerate(facts):
         process, details = int(process_id), " ".join(rest)
         if what == "begun":
             # All traces lie in one folder, which the tracer knows by its absolute path.
             path = result.path.with_name(Path(details).name)
-            running[process] = TracedProgram(process, path)
+            running[process] = TracedProgram(process, path, began=number)
             programs.append(running[process])
             result.untraced_children.pop(process, None)  # a fork that executes a program
         elif what == "program":
@@ -137,7 +144,7 @@ def _programs(facts: Sequence[Sequence[str]], result: TraceResult) -> tuple[list
             program.error, program.accesses, program.instructions, program.total_instructions = map(
                 int, details.split()
             )
-            program.complete = True
+            program.complete, program.ended = True, number
         elif what == "line":
             descriptor, time, unfinished = map(int, details.split())
             last_line[descriptor] = max(last_line.get(descriptor, (0, False)), (time, bool(unfinished)))
@@ -170,6 +177,55 @@ def keep_busiest(result: TraceResult) -> None:
     if busiest.path != result.path:
         busiest.path = busiest.path.rename(result.path)
     result.keep(busiest)
+
+
+def ran_together(programs: Sequence[TracedProgram]) -> list[TracedProgram]:
+    """Return the busiest process and the forks of its program that ran beside it and each other, if any did.
+
+    Forks with fewer than `FEW` of its accesses are left out. A process that executed a program is a fork of
+    none, but may be the one that forked.
+    """
+    of_process = Counter(program.process for program in programs)
+    in_order = sorted(programs, key=lambda program: program.weight, reverse=True)
+    named = [program for program in programs if program.program == in_order[0].program]
+    chosen: list[TracedProgram] = []
+    for program in in_order:
+        is_fork = program in named and of_process[program.process] == 1
+        has_forked = program is named[0]
+        if program.ended is None or program.accesses < FEW * in_order[0].accesses:
+            continue
+        if (is_fork or has_forked) and all(_overlap(program, other) for other in chosen):
+            chosen.append(program)
+    if len(chosen) < 2 or chosen[0] is not in_order[0]:
+        return []
+    return sorted(chosen, key=lambda program: program.began)
+
+
+def keep_together(result: TraceResult) -> None:
+    """Keep the traces of processes that ran together, as `path` with `.process-0` and so on; or the busiest.
+
+    Those of an earlier run are removed.
+    """
+    result.together = ran_together(result.programs)
+    if not result.together:
+        return keep_busiest(result)
+    stem = result.path.name.removesuffix(result.path.suffix)
+    for old in result.path.parent.glob(f"{escape(stem)}.process-*{escape(result.path.suffix)}"):
+        old.unlink()
+    for program in result.programs:
+        if program not in result.together:
+            program.path.unlink(missing_ok=True)
+    for number, program in enumerate(result.together):
+        name = f"{stem}.process-{number}{result.path.suffix}"
+        program.path = program.path.rename(result.path.with_name(name))
+    result.keep(max(result.together, key=lambda program: program.weight))
+    return None
+
+
+def _overlap(one: TracedProgram, other: TracedProgram) -> bool:
+    assert one.ended is not None
+    assert other.ended is not None
+    return one.began < other.ended and other.began < one.ended
 
 
 def remedy_of(error: int) -> str:

@@ -21,7 +21,7 @@ from pagelens.accesses.engine_choice import Engine, choose_engine
 from pagelens.accesses.preloading import preloaded
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.accesses.system_limits import check_system
-from pagelens.accesses.trace_result import TraceResult, keep_busiest, partial_of, read_status
+from pagelens.accesses.trace_result import TraceResult, keep_busiest, keep_together, partial_of, read_status
 from pagelens.errors import Failure, UsageError
 from pagelens.host.output_name import checked_output, expand_rank, rank_in_words
 from pagelens.host.process_binding import binding_in_words
@@ -60,6 +60,7 @@ class TraceRequest:
     # Which programs are traced, of those that the first one becomes or starts. None: all of them, and the
     # trace with the most accesses is kept. True: forks, too, and each has a trace. False: they run natively.
     follow_exec: bool | None = None
+    keep_together: bool = False  # where all are traced, keep the traces of forks that ran side by side
     any_tlb: bool = False  # the page filter hides only what hits every TLB of four ways and more
     stdout: int | None = None  # a descriptor for the program's standard output; None: that of this process
     engine: str | None = None  # one of ENGINES; None leaves it to the environment
@@ -97,7 +98,7 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
     result.engine_note = note
     read_status(text, process.pid, result, began=not signals.ended_early)
     if request.follow_exec is None:
-        keep_busiest(result)
+        (keep_together if request.keep_together else keep_busiest)(result)
     return result
 
 

@@ -87,6 +87,8 @@ def explain_on(
             ) as source:
                 if isinstance(source.program, TraceWorkload):
                     request = replace(request, command=[str(source.program.path)])
+                elif isinstance(source.program, JobWorkload):
+                    request = replace(request, command=[str(of.path) for of in source.program.traces])
                 try:
                     ensemble = run(source)
                 except Interrupted as error:  # the nodes that are done give the answer so far

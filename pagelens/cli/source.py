@@ -146,8 +146,14 @@ def trace_or_open(
                 machine = with_room(machine, job)
             yield _fill(job, machine, ranks, full_size, directory)
             return
-        program = trace(_trace(request, directory / f"{name}.trace", quiet), cut_of, machine, not quiet)
-        yield _fill(program, machine, ranks, full_size, directory)
+        paths = _trace(request, directory / f"{name}.trace", quiet)
+        if len(paths) == 1:
+            yield _fill(trace(paths[0], cut_of, machine, not quiet), machine, ranks, full_size, directory)
+            return
+        together = traces(paths, machine, progress=not quiet)
+        if is_here:
+            machine = with_room(machine, together)
+        yield _fill(_or_busiest(together, machine), machine, ranks, full_size, directory)
 
 
 def name_of(program: Path) -> str:
@@ -222,6 +228,20 @@ def _job(
     return JobWorkload(found)
 
 
+def _or_busiest(job: JobWorkload, machine: Machine) -> Workload:
+    """Return the job if the machine has a core for each of its threads, or the busiest process alone."""
+    cores = machine.cores.count.value
+    if job.threads <= cores:
+        return job
+    busiest = max(job.traces, key=lambda of: sum(of.survey.instructions))
+    print(
+        f"pagelens: the processes have {job.threads} threads in all, more than the {cores} cores of "
+        f"{machine.name}; the busiest one is explained alone: {busiest.path}",
+        file=sys.stderr,
+    )
+    return busiest
+
+
 def with_room(machine: Machine, job: JobWorkload) -> Machine:
     """Return this computer with a core for each thread of a job that ran on fewer. The job says so.
 
@@ -290,8 +310,10 @@ def _fill(
     return Source(filled, scale_to(machine, filled.footprint_bytes, size, copies), directory)
 
 
-def _trace(request: TraceRequest, path: Path, quiet: bool, of_job: bool = False) -> Path:
-    """Trace the program. What the user should know of its run goes to standard error.
+def _trace(request: TraceRequest, path: Path, quiet: bool, of_job: bool = False) -> list[Path]:
+    """Trace the program, and return its trace, or those of processes that ran together.
+
+    What the user should know of its run goes to standard error.
 
     Raises Failure if there is nothing to explain, but not of a job, which has other ranks.
     """
@@ -311,12 +333,14 @@ def _trace(request: TraceRequest, path: Path, quiet: bool, of_job: bool = False)
             raise Failure(why or "no access was traced; there is nothing to explain")
     for line in notes:
         print(f"pagelens: {line}", file=sys.stderr)
+    if result.together:
+        return [program.path for program in result.together]
     if kept is None:
-        return result.path
+        return [result.path]
     if request.follow_exec and len(result.programs) > 1:
         print(
             f"pagelens: of {len(result.programs)} programs traced, the one with the most accesses is "
             f"explained: {Path(kept.program).name} ({kept.path})",
             file=sys.stderr,
         )
-    return kept.path
+    return [kept.path]

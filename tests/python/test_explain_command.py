@@ -119,6 +119,38 @@ def test_through_a_wrapper_script_the_process_with_the_most_accesses_is_explaine
     assert json.loads(done.stdout)["program"] == data["program"]
 
 
+def test_forks_that_run_side_by_side_are_one_report(
+    explain: Run, compile_c: Callable[[str], Path], tmp_path: Path
+) -> None:
+    program = compile_c("""
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(void) {
+            enum { n = 1 << 18 };
+            int line[2];
+            if (pipe(line) != 0) return 1;
+            for (int child = 0; child < 2 && fork() != 0; ++child) continue;
+            volatile double* field = malloc(n * sizeof *field);
+            for (int i = 0; i < n; ++i) field[i] = i;
+            close(line[1]);  // nobody ends before all have come here
+            char byte;
+            if (read(line[0], &byte, 1) != 0) return 1;
+            while (wait(0) > 0) continue;
+            return 0;
+        }
+    """)
+    options = ("--nodes", "1", "--policies", "contiguous", "--output", "out")
+    done = explain(*options, "--", program)
+    assert done.returncode == 0, done.stderr
+    assert "3 processes of" in done.stderr
+    assert len(list((tmp_path / "out").glob("*.process-[012].trace"))) == 3
+    found = json.loads((tmp_path / "out" / "explanation.json").read_text())["program"]
+    assert (found["ranks"], found["job"]["traced_ranks"]) == (3, 3)
+    alone = explain(*options, "--ranks", "1", "--json", "--", program)  # asks for copies of one process
+    assert json.loads(alone.stdout)["program"]["job"] is None
+
+
 def test_a_shell_that_becomes_the_program_beside_a_trace_that_is_none(
     explain: Run, compile_c: Callable[[str], Path]
 ) -> None:

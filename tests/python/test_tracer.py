@@ -16,7 +16,7 @@ from machine_roles import CACHE_MODE, FLAT_MODE
 
 from pagelens.accesses import trace_notes
 from pagelens.accesses.trace import TraceWorkload, open_trace
-from pagelens.accesses.trace_result import TracedProgram, TraceResult, read_status
+from pagelens.accesses.trace_result import TracedProgram, TraceResult, keep_together, read_status
 from pagelens.accesses.tracer import TraceRequest
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
@@ -265,6 +265,59 @@ def test_accesses_of_other_processes_are_not_left_out_in_silence(
     lines = list(trace_notes.describe(result, TraceRequest(["python3"], "app.trace")))
     assert len(lines) == len(said)
     assert all(part in line for part, line in zip(said, lines, strict=True))
+
+
+def processes(path: Path, *of: tuple[int, str, int, int, int | None]) -> list[TracedProgram]:
+    """The programs of some processes: each with its name, its accesses, when it began and when it ended."""
+    return [
+        TracedProgram(number, path / f"app.{began}.trace", name, True, 0, accesses, began=began, ended=ended)
+        for number, name, accesses, began, ended in of
+    ]
+
+
+@pytest.mark.parametrize(
+    ("of", "together"),
+    [
+        ([(1, "app", 50, 0, 9), (2, "app", 60, 1, 5), (3, "app", 40, 2, 4), (4, "app", 5, 3, 6)], [0, 1, 2]),
+        ([(1, "sh", 1, 0, 9), (2, "app", 60, 1, 2), (3, "app", 40, 3, 4)], []),  # one after the other
+        ([(1, "app", 60, 0, 9), (2, "app", 40, 1, 2), (2, "tool", 40, 3, 4)], []),  # a fork that executes
+        ([(1, "sh", 1, 0, 1), (1, "app", 47, 2, 9), (2, "app", 60, 3, 4)], [2, 3]),  # which the shell became
+        (
+            [
+                (1, "sh", 1, 0, 9),
+                (2, "sh", 1, 1, 2),
+                (2, "app", 60, 3, 8),
+                (3, "sh", 1, 4, 5),
+                (3, "app", 60, 6, 7),
+            ],
+            [],
+        ),
+        ([(1, "app", 50, 0, 9), (2, "app", 40, 1, 8), (3, "app", 1, 2, 3), (3, "app", 60, 4, 7)], []),
+        ([(1, "app", 60, 0, 9), (2, "app", 40, 1, None)], []),  # nobody saw its end
+        ([(1, "app", 30, 0, 9), (2, "app", 30, 1, 5), (2, "tool", 60, 5, 8)], []),  # not of the busiest
+    ],
+)
+def test_forks_that_ran_side_by_side_are_kept_together(
+    of: Sequence[tuple[int, str, int, int, int | None]], together: Sequence[int], tmp_path: Path
+) -> None:
+    programs = processes(tmp_path, *of)
+    for program in programs:
+        program.path.write_text(str(program.began))
+    (tmp_path / "app.process-7.trace").touch()  # an earlier run's
+    result = TraceResult(tmp_path / "app.trace", 0, programs=programs)
+    keep_together(result)
+    assert [program.began for program in result.together] == together
+    kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    if together:
+        assert kept == {f"app.process-{number}.trace": str(began) for number, began in enumerate(together)}
+        [line] = trace_notes.describe(result, TraceRequest(["app"], "app.trace"))
+        share = "97%" if len(together) == 3 else "99%"
+        assert line == (
+            f"{len(together)} processes of app ran side by side, and are explained as the ranks of one job; "
+            f"they made {share} of all accesses of the program and its children"
+        )
+    else:
+        assert set(kept) == {"app.trace", "app.process-7.trace"}
 
 
 def test_programs_with_the_rights_of_others_are_not_traced(

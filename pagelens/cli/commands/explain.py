@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Option, Typer
 
-from pagelens.accesses import DEFAULT_BUDGET, STDERR, TraceRequest, is_trace, locate
+from pagelens.accesses import DEFAULT_BUDGET, STDERR, JobWorkload, TraceRequest, is_trace, locate
 from pagelens.api import (
     MOST_NODES,
     WHOLE_RUN,
@@ -219,6 +219,7 @@ def explain_command(
         from_function=from_function,
         region=region,
         follow_exec=follow_exec,
+        keep_together=not (apply or timed) and ranks is None and full_size is None and rank is None,
         stdout=STDERR if json else None,
         engine=engine,
     )
@@ -316,7 +317,7 @@ def explain_command(
                 raise
             ensemble, stopped = error.partial, error
         cores = source.scaled.machine.cores.count.value
-        if rank is not None and cores != stated.cores.count.value:
+        if isinstance(source.program, JobWorkload) and cores != stated.cores.count.value:
             taken = taken.with_cores(cores)
             machine = str(source.directory / MACHINE_FILE)
         command = ["pagelens", sys.argv[1], *taken.repeat(source.directory), *sys.argv[2:]]
