@@ -82,12 +82,11 @@ class JobWorkload(Workload):
         meetings = [parts[1] for parts in self._parts]
         named = [(of, trace.trace.places) for of, trace in zip(meetings, self.traces, strict=True)]
         self._places = united_places(named)
-        missed = ends_before_others(meetings, self._places)
+        self._is_missed = ends_before_others(meetings, self._places)
+        self._is_absent = never_come(named, self.numbers)
         self._is_cut = [
             is_missed or is_absent or trace.trace.damage is not None
-            for is_missed, is_absent, trace in zip(
-                missed, never_come(named, self.numbers), self.traces, strict=True
-            )
+            for is_missed, is_absent, trace in zip(self._is_missed, self._is_absent, self.traces, strict=True)
         ]
         self.objects, self._object_numbers = _united_objects(self.traces)
         self.large_blocks = [page for trace in self.traces for page in trace.large_blocks]
@@ -232,13 +231,21 @@ class JobWorkload(Workload):
         """Say which traces begin after those of other ranks, or end before them."""
         rounds, last = self._rounds, len(self._rounds.phases) - 1
         found = []
-        for rank, first, end, is_cut in zip(
-            self.numbers, rounds.first, rounds.last, self._is_cut, strict=True
+        for rank, first, end, is_cut, is_missed, is_absent in zip(
+            self.numbers,
+            rounds.first,
+            rounds.last,
+            self._is_cut,
+            self._is_missed,
+            self._is_absent,
+            strict=True,
         ):
             if first:
                 found.append(f"rank {rank} begins after {first:,} of {last:,} meetings")
             if end < last:
                 found.append(f"rank {rank} ends after {end:,} of {last:,} meetings")
+            elif is_absent and not is_missed:
+                found.append(f"rank {rank} ends before it sends what others wait for, or begins after that")
             elif is_cut and len(self.traces) > 1:
                 found.append(f"rank {rank} ends while others still wait for it")
         if not found:

@@ -69,7 +69,10 @@ def ends_before_others(traces: Sequence[Packed], places: Sequence[RankPlaces]) -
 
 
 def _begins_late(meetings: Packed) -> bool:
-    """Return whether the trace lacks the first turns of some place, or the first meetings of all ranks."""
+    """Return whether the trace lacks the first turns of some place, or the first meetings of all ranks.
+
+    A trace that has only first turns may begin late, too, at places that the rank had not used before.
+    """
     some = of_some(meetings)
     known = some | (processes_of(meetings) > 1)
     places = np.where(some, (meetings & _LOW) + np.uint64(1), np.uint64(0))[known]

@@ -108,7 +108,7 @@ def test_a_rank_that_never_sends_what_another_one_waits_for_has_ended_early(tmp_
     waits = recorded(tmp_path / "1", [("a 0 1 3", 0, False, True), MILLION])
     of_others = recorded(tmp_path / "other nodes", [("a 8 9 3", 0, False, True), MILLION])
     job, elsewhere = traces([quiet, waits]), traces([quiet, of_others])
-    assert "same part of the run: rank 0 ends while others still wait for it." in job.warnings[0]
+    assert "run: rank 0 ends before it sends what others wait for, or begins after that." in job.warnings[0]
     # Rank 9 of the job has another number here, and so has the rank that it waits for.
     assert job.warnings[1:] == elsewhere.warnings
 
@@ -118,7 +118,7 @@ def test_a_rank_whose_trace_begins_late_may_have_sent_before(tmp_path: Path) -> 
     waits = recorded(tmp_path / "waits", [("a 0 1 3", 0, False, True), MILLION])
     whole, late = (recorded(tmp_path / str(turn), [("a 0 1 4", turn, True, False)]) for turn in (0, 1))
     from_whole, from_late = (traces([path, waits]) for path in (whole, late))
-    assert "rank 0 ends while others still wait for it" in from_whole.warnings[0]
+    assert "rank 0 ends before it sends what others wait for, or begins after that" in from_whole.warnings[0]
     assert from_late.warnings == from_whole.warnings[1:]
 
 
