@@ -125,7 +125,11 @@ def cached_lines(machine: Machine, cores: int) -> tuple[int, int]:
 
 
 def excerpts(
-    machine: Machine, lines: Sequence[int], cores: int, stretches_of_interval: int | None = None
+    machine: Machine,
+    lines: Sequence[int],
+    cores: int,
+    stretches_of_interval: int | None = None,
+    cleared: Sequence[int] | None = None,
 ) -> Excerpts:
     """Return the parts of each phase to simulate; zeros mean the whole phase.
 
@@ -135,6 +139,9 @@ def excerpts(
 
     Stretches keep irrational distances, so those of a loop lie at different places of it, and those of phases
     that move the same lines lie at different lines.
+
+    The kernel clears at most `cleared` lines for each phase, of which each stretch has its part. Where they
+    are more than the phase moves, its stretches are shorter by this ratio: they clear as many as planned.
     """
     second, third = cached_lines(machine, cores)
     short = min(max(second // 4, FEWEST_RECALLED), MOST_WARM_UP_OF_SMALL)
@@ -149,6 +156,9 @@ def excerpts(
         else:
             count, recall = max(FEWEST_OF_PHASE, math.ceil(in_all * share)), recalled
             warm_up, counted = WARM_UP, recalled // 4
+        if cleared is not None and cleared[number - 1] > of_phase:
+            shorter = of_phase / cleared[number - 1]
+            warm_up, counted = int(warm_up * shorter), max(1, int(counted * shorter))
         period, begin = spaced(number, of_phase, count, warm_up + counted)
         found.append((period, warm_up + counted, warm_up, begin, recall) if period else (0, 0, 0, 0, 0))
     return found
@@ -199,7 +209,10 @@ def simulated_parts(
 ) -> Parts:
     """Return the parts of `ranks` copies of a program, which is given with all its lines in order."""
     moved = _core.lines_by_phase(whole, ranks)
-    chosen = excerpts(machine, moved, ranks * whole.threads, stretches_of_interval)
+    cleared = None
+    if stretches_of_interval is None:
+        cleared = [ranks * int(of_phase) for of_phase in np.asarray(_core.moved_by_phase(whole))[:, 3]]
+    chosen = excerpts(machine, moved, ranks * whole.threads, stretches_of_interval, cleared)
     if not any(period for period, *_ in chosen):
         return Parts(whole, chosen)
     return Parts(_core.excerpted(whole, ranks, chosen), chosen)

@@ -10,7 +10,8 @@ import pagelens as pl
 from pagelens.accesses.trace import open_trace
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine, load_machine
-from pagelens.replay import Simulation, whole_node
+from pagelens.replay import Run, Simulation, whole_node
+from pagelens.statistics import t_quantile
 
 MEBIBYTE = 1 << 20
 CLEARED = 32 * MEBIBYTE
@@ -81,6 +82,34 @@ def test_stretches_find_in_the_caches_what_was_used_long_before(
     some = lines_of_memory()
     monkeypatch.setattr(whole_node, "excerpts", lambda _machine, lines, *_: [(0, 0, 0, 0, 0)] * len(lines))
     assert some == pytest.approx(lines_of_memory(), rel=0.2)
+
+
+def test_stretches_clear_no_more_than_they_move_and_hold_the_whole_in_their_interval(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that writes to each of many fresh pages once has 64 lines cleared for two of its own."""
+    path, block, pages = tmp_path / "fresh.trace", 0x4000_0000, 1 << 16
+    order = np.random.default_rng(1).permutation(pages).astype(np.uint64)
+    with pl.TraceRecorder(path, "fresh") as recorder:
+        recorder.allocate(0, block, pages * 4096, "block")
+        recorder.access(0, block + 4096 * order + 64 * (order % 64), stores=True, instructions=20)
+    workload = open_trace(path)
+
+    def simulated() -> Run:
+        simulation = Simulation(workload, machine, ranks=1)
+        return simulation.run(simulation.place(policies["random"], Node(machine, seed=1, node=0)))
+
+    some = simulated()
+    assert some.left_out is not None
+    without = some.left_out.times.time_s
+    n = len(without)
+    error = t_quantile(n - 1, 0.975) * np.sqrt((n - 1) * without.var())
+    assert some.counts["simulated_share"][0] < 0.6
+    monkeypatch.setattr(whole_node, "excerpts", lambda _machine, lines, *_: [(0, 0, 0, 0, 0)] * len(lines))
+    whole = simulated()
+    assert float(some.times.time_s.sum()) == pytest.approx(whole.times.time_s.sum(), abs=error)
+    assert some.counts["msc_writes"] == pytest.approx(whole.counts["msc_writes"], rel=0.01)
+    assert 0 < error < 0.05 * whole.times.time_s.sum()
 
 
 def test_all_placements_of_a_simulation_have_the_same_stretches(clearing: Path, machine: Machine) -> None:
