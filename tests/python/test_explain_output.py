@@ -25,6 +25,7 @@ from pagelens.explain.html import render_html
 from pagelens.explain.model import AttributionRecord, PartRecord, ResourceRecord
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.schema import json_reference, json_schema
+from pagelens.explain.words import RESOURCES_IN_WORDS
 from pagelens.replay.mechanisms import (
     CACHE_CAPACITY,
     L2_CONFLICTS,
@@ -46,6 +47,9 @@ MANY = (  # seconds that mechanisms cost, of 29
     (1.5, SNOOP_FILTER),
     (0.5, PAGE_WALKS),
 )
+
+
+needs_browser = pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 
 
 @pytest.fixture(scope="module")
@@ -311,7 +315,32 @@ def test_a_mechanism_that_saves_time_is_named_with_what_would_take_longer(explan
     )
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@needs_browser
+def test_all_tables_of_a_report_fit_on_a_page(explanation: Explanation, tmp_path: Path) -> None:
+    """Every part of the machine is busy, and remedies have long words."""
+    from playwright.sync_api import sync_playwright
+
+    busy = [ResourceRecord(name=name, busy_s=0.235, bound_s=0.1) for name in RESOURCES_IN_WORDS]
+    words = {"root": "drop_caches before each job", "code": "threads that read OMP_PROC_BIND=close"}
+    full = explanation.model_copy(
+        update={
+            "distributions": [d.model_copy(update={"resources": busy}) for d in explanation.distributions],
+            "remedies": [remedy.model_copy(update=words) for remedy in explanation.remedies],
+        }
+    )
+    (tmp_path / "report.html").write_text(render_html(full))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto((tmp_path / "report.html").as_uri())
+        wide = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
+        shown = page.evaluate("document.querySelectorAll('.scroll').length")
+        assert shown > 5
+        assert page.evaluate(wide) == 0
+        browser.close()
+
+
+@needs_browser
 def test_the_report_renders_in_a_browser(report: str, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(report)
     shot = tmp_path / "shot.png"
