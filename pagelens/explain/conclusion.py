@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from pagelens.accesses.workload import WHAT_CUTS
 from pagelens.explain.assumption_words import assumed_in_words
 from pagelens.explain.cause_words import (
     causes_in_words,
@@ -421,8 +422,8 @@ def _coverage(program: ProgramRecord) -> list[str]:
     sentences = []
     if program.share_seen is not None and program.share_seen < COVERED:
         sentences.append(
-            f"Only {percent(program.share_seen)} of the run was traced (--accesses sets how much): what "
-            "follows is about that part."
+            f"Only {percent(program.share_seen)} of the run was traced: what follows is about that part. "
+            f"{WHAT_CUTS}"
         )
     if program.share_of_zero_page > 1 - COVERED:
         sentences.append(
