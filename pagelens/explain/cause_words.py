@@ -11,7 +11,7 @@ from pagelens.explain.model import (
     SharedObject,
 )
 from pagelens.explain.verdict import MATTERS
-from pagelens.explain.words import RESOURCES_IN_WORDS, percent
+from pagelens.explain.words import RESOURCES_IN_WORDS, percent, whole_percents
 from pagelens.replay.mechanisms import CONFLICTS, MECHANISMS, NUMA_SHARED
 from pagelens.units import format_time
 
@@ -74,11 +74,13 @@ def causes_in_words(
     costs = sorted(((share, name) for name, share in parts.items() if share >= 0.005), reverse=True)
     if costs[0][0] >= _MOST and min(parts.values()) >= 0:
         costs = costs[:1]
-    first, *others = costs[:_CAUSES]
-    shares = [f"{percent(first[0])} is due to {first[1]}"]
-    shares += [f"{percent(share)} to {name}" for share, name in others]
-    if rest := sum(share for share, _ in costs[_CAUSES:]):
-        shares.append(f"{percent(rest)} to other causes")
+    named = costs[:_CAUSES]
+    rest = sum(share for share, _ in costs[_CAUSES:])
+    each = whole_percents([share for share, _ in named] + [rest])
+    shares = [f"{each[0]}% is due to {named[0][1]}"]
+    shares += [f"{share}% to {name}" for share, (_, name) in zip(each[1:], named[1:], strict=False)]
+    if rest:
+        shares.append(f"{each[-1]}% to other causes")
     said = [
         f"The program loses {percent(loss / cause.time_s)} of its time beyond {_COMPULSORY}.",
         f"Of the lost time, {', '.join(shares)}.",

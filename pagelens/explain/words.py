@@ -211,3 +211,13 @@ def times(ratio: float) -> str:
 def percent(share: float) -> str:
     """Return text such as "12%"."""
     return f"{100 * share:.0f}%"
+
+
+def whole_percents(shares: Sequence[float]) -> list[int]:
+    """Round shares of a whole so that they add up to their rounded sum: those next to the next one go up."""
+    whole = [int(100 * share) for share in shares]
+    missing = round(100 * sum(shares)) - sum(whole)
+    by_remainder = sorted(range(len(shares)), key=lambda each: whole[each] - 100 * shares[each])
+    for each in by_remainder[:missing]:
+        whole[each] += 1
+    return whole
