@@ -46,8 +46,19 @@ none to be. *Obtained* is the same of the triad and of the solve (modelled): the
 the two best remedies of {whole}, and the best one for a single object: `touch` for one of the {objects}
 objects that have the most remote lines."""
 AFTER = """
-The rule knows bandwidths alone. A program is slowed less if something else takes part of its time: caches
-that hold a part of its data, its instructions, or lines that wait for another core."""
+Where does a row differ from its rule by more than a tenth, and why? Each reason was tried on the row itself:
+
+- `cg-omp` on `genoa-9654-2s`: the L3s serve three quarters of the lines, and the solve takes as long as its
+  instructions (3.03 ms) wherever its data lie.
+- `triad-omp` on `icx-8360y-2s` and `milan-7763-2s`: the caches hold more than the two million lines that a
+  replay recalls before each stretch ([node-replay.md](../node-replay.md#long-programs)). So they still have
+  dirty lines of an earlier stretch, and node 0 writes twice as many as node 1. If a replay recalls as many
+  lines as the caches hold, the triad is slowed by 2.10 and 2.00.
+- `fe-omp` on `icx-8360y-2s`: the solve writes its vectors, which are 18% of the lines that memory moves. With
+  these, the rule says 2.42. If a replay recalls as many lines as the caches hold, it obtains 2.54.
+- `cg-omp` on `milan-7763-2s`: again the lines that a replay recalls. With as many as the caches hold, it is
+  slowed by 1.90.
+"""
 
 
 def rule(machine: Machine, written: float) -> float:

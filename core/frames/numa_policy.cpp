@@ -58,11 +58,12 @@ Request request_by(const NumaPolicy& policy, unsigned cpu, unsigned cpu_node, un
     }
     request.home = static_cast<std::uint8_t>(home);
     request.pools = request.numas;
-    const bool interleaves =
-        policy.mode == NumaMode::interleave || policy.mode == NumaMode::weighted_interleave;
+    const bool has_choice = policy.mode == NumaMode::interleave ||
+                            policy.mode == NumaMode::weighted_interleave ||
+                            policy.mode == NumaMode::preferred_many;
     // alloc_pages_mpol(): only this node is tried first, and without reclaim; by default nothing
-    // else follows. An interleaved huge page is not tied to its node.
-    if (order > small_order && !interleaves && (request.numas >> home & 1) != 0) {
+    // else follows. A huge page of the policies above is not tied to its node.
+    if (order > small_order && !has_choice && (request.numas >> home & 1) != 0) {
         request.numas = 1ull << home;
         request.sparing = true;
     }

@@ -108,10 +108,11 @@ MaybeFrame RankPages::alloc(std::uint32_t rank, std::uint32_t page, unsigned ord
     request.page = page;
     request.rank = rank;
     const auto given = source_->alloc(request);
+    if (given || numa_->policies[of_page].mode != NumaMode::preferred_many) return given;
+    // alloc_pages_preferred_many() and dequeue_hugetlb_folio_vma(): then all nodes and pools
     const unsigned least = base_ ? base_->order() : small_order;
-    if (given || !request.sparing || order > least) return given;
-    request.sparing = false;
-    request.numas = ~0ull;
+    request.sparing = order > least;
+    request.numas = request.pools = ~0ull;
     return source_->alloc(request);
 }
 

@@ -175,7 +175,7 @@ def read_explanation(source: Path | dict[str, Any]) -> SavedExplanation:
     name = printable(source) if isinstance(source, Path) else "explanation"
     version = data.get("schema_version")
     if not isinstance(version, int) or isinstance(version, bool):
-        raise UsageError(f"{name}: is no explanation and no measurement; give what `pagelens` wrote as JSON")
+        raise UsageError(f"{name}: is no explanation and no measurement; give JSON of `explain` or `measure`")
     if version > SCHEMA_VERSION:
         raise UsageError(
             f"{name}: has schema_version {version}, and {SCHEMA_VERSION} is the newest known; update pagelens"

@@ -201,6 +201,30 @@ TEST_CASE("several preferred nodes give what they can spare, and then the others
     CHECK(std::all_of(outside, nodes.end(), [](unsigned node) { return node == 0; }));
 }
 
+TEST_CASE("preferred pools of 2 MiB pages that are empty leave a page to the other pools") {
+    const auto numa = nodes_with_cores(3, {.mode = NumaMode::preferred_many, .nodes = 0b010});
+    NodeState state = fresh_nodes(3);
+    for (unsigned node = 0; node < 3; ++node) REQUIRE(state.fill_huge_pool(node, 1) == 1);
+    std::vector<Op> ops;
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t page = 0; page < 3u << huge_order; ++page) {
+        ops.push_back(make_op(OpKind::map_write, page, 0));
+        ops.push_back(make_op(OpKind::write_back, page, 1));
+        addresses.emplace_back(page);
+    }
+    const reference::ListedProgram program(std::move(ops), addresses, 1, 1, 1);
+    const auto placement = place_by_kernel(std::move(state), huge_order);
+    RankPages mapped(program, *placement, 1, Sampling(), RankPages::Listed::covered,
+                     SlotPopulation(0, 0), 0, &numa);
+    std::vector<unsigned> nodes;
+    for (std::uint32_t page = 0; page < addresses.size(); page += 1u << huge_order) {
+        mapped.map_write(page, [](std::uint32_t, std::uint32_t, std::uint32_t) {});
+        nodes.push_back(numa.node_of_frame(mapped.frame(page, 0)));
+    }
+    CHECK(nodes == std::vector<unsigned>{1, 0, 2});
+    CHECK(mapped.huge_pages() == 3);
+}
+
 TEST_CASE("a page is demoted to the slow node that is nearest to its own") {
     NumaPlacing numa = nodes_with_cores(4, {});
     numa.cpus = {1};

@@ -65,8 +65,8 @@ static void by_policy(const char* name, int cpu, int mode, unsigned long nodes, 
     munmap(at, pages * PAGE);
 }
 
-// Pages of the hugetlb pools: those of a CPU's thread, of one bound to a node, and interleaved
-// ones.
+// Pages of the hugetlb pools: those of a CPU's thread, bound to a node, preferred there, and
+// interleaved ones.
 static void pooled(const char* name, int cpu, int mode, unsigned long nodes, size_t pages) {
     char* const at = mmap(0, pages * HUGE, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
@@ -119,6 +119,8 @@ int main(int count, char** words) {
             pooled(name, cpu, LOCAL, 0, pages);
             sprintf(name, "bind-%d", cpu);
             pooled(name, 0, BIND, 1ul << cpu, 2);
+            sprintf(name, "many-%d", cpu);
+            pooled(name, 0, PREFERRED_MANY, 1ul << cpu, pages);
         }
         pooled("interleave", 0, INTERLEAVE, (1ul << nodes) - 1, 4);
         return 0;

@@ -138,15 +138,17 @@ def check_pools(guest: Guest, nodes: int, orders: list[list[int]]) -> None:
     there = list(map(int, shell(guest, f"cat {' '.join(files)}").split()))
     assert there == [total // nodes + (node < total % nodes) for node in range(nodes)]  # the step `hugetlb`
     ways = list(said(guest, nodes, "pools", asked))
-    assert len(ways) == 2 * nodes + 1
+    assert len(ways) == 3 * nodes + 1
     for name, _, found in ways:
         kind, *rest = name.split("-")
-        mask = 1 << int(rest[0]) if kind == "bind" else (1 << nodes) - 1
-        policy = _core.NumaPolicy(_core.NumaMode[kind], mask)
+        mask = 1 << int(rest[0]) if kind in ("bind", "many") else (1 << nodes) - 1
+        policy = _core.NumaPolicy(_core.NumaMode[MODES[kind]], mask)
         left, expected = list(there), []
         for index in range(len(found) // 512):  # the kernel counts from the beginning of the mapping
             begin, allowed, _ = policy.request(int(rest[0]) if kind == "local" else 0, 0, index, nodes)
-            node = next(node for node in orders[begin] if allowed >> node & 1 and left[node])
+            full = [node for node in orders[begin] if left[node]]
+            within = [node for node in full if allowed >> node & 1]
+            node = (within or full)[0]  # only preferred_many has pools that it does not prefer
             left[node] -= 1
             expected += [node] * 512
         assert found == expected, name
