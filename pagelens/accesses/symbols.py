@@ -108,6 +108,7 @@ class Symbolizer:
         self._files: dict[tuple[str, bytes], ElfFile | None] = {}
         self._locations = lru_cache(maxsize=None)(self._look_up)
         self.function = lru_cache(maxsize=None)(self._function)
+        self.key = lru_cache(maxsize=None)(self._key)  # stacks share most of their addresses
 
     def __enter__(self) -> "Symbolizer":
         return self
@@ -124,7 +125,7 @@ class Symbolizer:
         """
         return self._locations(return_address - 1)  # the call lies before the address it returns to
 
-    def key(self, return_address: int) -> str:
+    def _key(self, return_address: int) -> str:
         """Return a key such as `app!main+0x1c`, or `app+0x1169` if the file has no symbol there.
 
         The key is the same for every run of a file, wherever it is mapped.

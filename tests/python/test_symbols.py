@@ -303,3 +303,11 @@ def test_any_text_is_a_symbol(text: str) -> None:
 )
 def test_wrappers_go_by_their_names(function: str, wrapper: bool) -> None:
     assert Location("app", 0, function).is_wrapper is wrapper
+
+
+def test_an_address_of_many_stacks_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[int] = []
+    monkeypatch.setattr(Symbolizer, "_module", lambda _, address: looked_up.append(address))
+    with Symbolizer([]) as symbolizer:
+        assert [symbolizer.key(address) for address in (9, 8, 9, 9)] == ["?+0x9", "?+0x8", "?+0x9", "?+0x9"]
+    assert looked_up == [8, 7]
