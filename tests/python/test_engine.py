@@ -413,7 +413,7 @@ def test_the_last_threads_exit_is_the_programs(
 
 
 @needs_engine
-@pytest.mark.parametrize("how", ["sent", "pending"])
+@pytest.mark.parametrize("how", ["sent", "pending", "worker"])
 def test_a_thread_that_ends_takes_no_signal_with_it(
     pagelens: Run, built: Callable[..., Path], how: str
 ) -> None:
