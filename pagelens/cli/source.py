@@ -142,18 +142,15 @@ def trace_or_open(
     with claim_directory(output or OUTPUT / name) as directory:
         if rank is not None:
             job = _job(request, directory, name, rank, machine, quiet)
-            if is_here and ranks is None:
-                machine = with_room(machine, job)
-            yield _fill(job, machine, ranks, full_size, directory)
+            larger = with_room(machine, job) if is_here and ranks is None else None
+            yield _fill(job, larger or machine, ranks, full_size, directory)
             return
         paths = _trace(request, directory / f"{name}.trace", quiet)
         if len(paths) == 1:
             yield _fill(trace(paths[0], cut_of, machine, not quiet), machine, ranks, full_size, directory)
             return
         together = traces(paths, machine, progress=not quiet)
-        if is_here:
-            machine = with_room(machine, together)
-        yield _fill(_or_busiest(together, machine), machine, ranks, full_size, directory)
+        yield _fill(*job_or_busiest(together, machine, is_here), ranks, full_size, directory)
 
 
 def name_of(program: Path) -> str:
@@ -176,14 +173,18 @@ def refused_once(rank: LaunchedRank | None) -> Iterator[None]:
 
 
 def check_cores(rank: LaunchedRank, chosen: Chosen) -> None:
-    """Raise UsageError if the ranks of this node are more than the cores of a machine that the user named."""
+    """Raise UsageError if the ranks of this node are more than the cores of the machine.
+
+    This computer is refused only where `with_room` could not give it more.
+    """
     machine = chosen.machine
     cores = machine.cores.count.value
-    if rank.ranks_on_node > cores and not chosen.is_here:
-        raise UsageError(
-            f"--machine: the {rank.ranks_on_node} ranks of this node are more than the {cores} cores of "
-            f"{machine.name}; name a machine that has them"
-        )
+    if rank.ranks_on_node <= cores or (chosen.is_here and _with_cores(machine, rank.ranks_on_node)):
+        return
+    raise UsageError(
+        f"--machine: the {rank.ranks_on_node} ranks of this node are more than the {cores} cores of "
+        f"{machine.name}; name a machine that has them"
+    )
 
 
 def trace_for_job(request: TraceRequest, output: Path | None, rank: LaunchedRank) -> None:
@@ -228,40 +229,44 @@ def _job(
     return JobWorkload(found)
 
 
-def _or_busiest(job: JobWorkload, machine: Machine) -> Workload:
-    """Return the job if the machine has a core for each of its threads, or the busiest process alone."""
-    cores = machine.cores.count.value
-    if job.threads <= cores:
-        return job
+def job_or_busiest(job: JobWorkload, machine: Machine, is_here: bool) -> tuple[Workload, Machine]:
+    """Return the job and a machine with a core for each of its threads, or the busiest process alone."""
+    larger = with_room(machine, job) if is_here else machine
+    if larger is not None and job.threads <= larger.cores.count.value:
+        return job, larger
     busiest = max(job.traces, key=lambda of: sum(of.survey.instructions))
     print(
-        f"pagelens: the processes have {job.threads} threads in all, more than the {cores} cores of "
-        f"{machine.name}; the busiest one is explained alone: {busiest.path}",
+        f"pagelens: the processes have {job.threads} threads in all, more than the "
+        f"{machine.cores.count.value} cores of {machine.name}; the busiest one is explained alone: "
+        f"{busiest.path}",
         file=sys.stderr,
     )
-    return busiest
+    return busiest, machine
 
 
-def with_room(machine: Machine, job: JobWorkload) -> Machine:
+def with_room(machine: Machine, job: JobWorkload) -> Machine | None:
     """Return this computer with a core for each thread of a job that ran on fewer. The job says so.
 
-    Raises UsageError if its caches allow no such machine.
+    Return None if its caches or NUMA nodes allow no such machine.
     """
     cores = machine.cores.count.value
     if job.threads <= cores:
         return machine
-    try:
-        larger = machine.with_values({"cores.count": job.threads})
-    except UsageError:
-        raise UsageError(
-            f"--machine: is missing; the ranks of this node have {job.threads} threads in all, and this "
-            f"computer has {cores} cores; name a machine that has them"
-        ) from None
-    job.statements.append(
-        f"This computer has {cores} cores, and the ranks have {job.threads} threads in all. It is taken to "
-        f"have {job.threads} cores, because the model gives each thread one; --machine names another machine."
-    )
+    larger = _with_cores(machine, job.threads)
+    if larger is not None:
+        job.statements.append(
+            f"This computer has {cores} cores, and the ranks have {job.threads} threads in all. It is taken "
+            f"to have {job.threads} cores, because the model gives each thread one; --machine names another "
+            "machine."
+        )
     return larger
+
+
+def _with_cores(machine: Machine, count: int) -> Machine | None:
+    try:
+        return machine.with_values({"cores.count": count})
+    except UsageError:
+        return None
 
 
 def _do_without(path: Path, rank: LaunchedRank, error: NoTrace) -> None:

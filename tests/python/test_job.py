@@ -27,7 +27,7 @@ from pagelens.api import explain, fill_node, machine, simulate, traces
 from pagelens.cli import source
 from pagelens.cli.commands import explain as explain_module
 from pagelens.cli.several_machines import how_elsewhere, machine_names
-from pagelens.cli.source import check_cores, with_room
+from pagelens.cli.source import check_cores, job_or_busiest, with_room
 from pagelens.errors import Failure, UsageError
 from pagelens.frames import Node
 from pagelens.frames.policies import policies
@@ -337,6 +337,21 @@ def test_a_job_may_have_more_threads_than_this_computer_has_cores(opened: list[T
     kept = parse_machine(larger.text.encode(), "kept")
     assert kept.cores.count.value == larger.machine.cores.count.value == 3
     assert with_room(larger.machine, job) is larger.machine
+
+
+def test_a_computer_of_two_sockets_gets_no_more_cores(
+    opened: list[TraceWorkload], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ranks are refused before they are traced. Of forks, the busiest is explained."""
+    sockets = {"cores.count": 2, "numa.cores": [1, 1], "l3.shared_by": 1}
+    two = machine(TWO_SOCKETS).with_values(sockets)
+    with pytest.raises(UsageError, match="--machine: the 3 ranks of this node are more than the 2 cores"):
+        check_cores(LaunchedRank(0, 0, 3), Chosen(two, text="here"))
+    job = JobWorkload(opened)
+    assert job_or_busiest(job, two, is_here=True) == (job.traces[1], two)
+    assert "3 threads in all, more than the 2 cores" in capsys.readouterr().err
+    larger = two.with_values({"cores.count": 4, "numa.cores": [2, 2]})
+    assert job_or_busiest(job, larger, is_here=True) == (job, larger)
 
 
 def test_one_rank_reports_for_all(
