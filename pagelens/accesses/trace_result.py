@@ -218,7 +218,9 @@ def keep_together(result: TraceResult) -> None:
     for number, program in enumerate(result.together):
         name = f"{stem}.process-{number}{result.path.suffix}"
         program.path = program.path.rename(result.path.with_name(name))
-    result.keep(max(result.together, key=lambda program: program.weight))
+    busiest = max(result.together, key=lambda program: program.weight)
+    result.keep(busiest)
+    result.path = busiest.path
     return None
 
 

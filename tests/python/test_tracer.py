@@ -307,6 +307,7 @@ def test_forks_that_ran_side_by_side_are_kept_together(
     result = TraceResult(tmp_path / "app.trace", 0, programs=programs)
     keep_together(result)
     assert [program.began for program in result.together] == together
+    assert result.path.exists()  # which messages name
     kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
     if together:
         assert kept == {f"app.process-{number}.trace": str(began) for number, began in enumerate(together)}
