@@ -182,8 +182,8 @@ def keep_busiest(result: TraceResult) -> None:
 def ran_together(programs: Sequence[TracedProgram]) -> list[TracedProgram]:
     """Return the busiest process and the forks of its program that ran beside it and each other, if any did.
 
-    Forks with fewer than `FEW` of its accesses are left out. A process that executed a program is a fork of
-    none, but may be the one that forked.
+    Forks with fewer than `FEW` of its accesses are left out. A process that executed a program is no fork,
+    but may be the one that forked the others.
     """
     of_process = Counter(program.process for program in programs)
     in_order = sorted(programs, key=lambda program: program.weight, reverse=True)

@@ -127,7 +127,8 @@ FollowExec = Annotated[
     bool | None,
     Option(
         "--follow-exec/--no-follow-exec",
-        help="Keep a trace of each process, or trace PROGRAM alone; by default the busiest is kept.",
+        help="Keep a trace of each process, or trace PROGRAM alone; by default the busiest is kept, and for "
+        "explain the forks beside it.",
         show_default=False,
         rich_help_panel=TRACING,
     ),

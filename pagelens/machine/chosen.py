@@ -32,10 +32,10 @@ class Chosen:
         return bool(self.text)
 
     def with_cores(self, count: int) -> "Chosen":
-        """Return this computer as if it had so many cores. Raises UsageError if its caches allow no such."""
+        """Return this computer with so many cores. Raises UsageError if its caches do not allow them."""
         machine, cores = self.machine.with_values({"cores.count": count}), self.machine.cores.count.value
         stated = re.compile(r"^(\[cores\]\n[^\[]*?count = )\{.*\}$", re.MULTILINE)
-        of_all = f'{{value = {count}, assumed = "a core for each thread; it has {cores}"}}'
+        of_all = f'{{value = {count}, assumed = "a core for each thread; the computer has {cores}"}}'
         return replace(self, machine=machine, text=stated.sub(rf"\g<1>{of_all}", self.text))
 
     def repeat(self, directory: Path) -> tuple[str, ...]:

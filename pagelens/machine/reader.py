@@ -44,7 +44,7 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
         near = resembling(text, known)
         hint = f"did you mean {', '.join(near)}? " if near else ""
         raise UsageError(
-            f"machine: '{text}' is unknown; {hint}`pagelens machines` lists the names; a file's ends in .toml"
+            f"machine: '{text}' is unknown; {hint}`pagelens machines` lists the names; a file ends in .toml"
         )
     return read_machine_file(known[text])
 

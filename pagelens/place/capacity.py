@@ -51,6 +51,6 @@ def check_two_memories(machine: Machine, name: str = "machine") -> None:
         return
     why = "has one memory" if machine.mode == "single" else f"has its fast memory in {machine.mode} mode"
     raise UsageError(
-        f"{name}: {machine.name} {why}; name one in flat mode, as cori-knl-flat, xeon-max-flat, "
+        f"{name}: {machine.name} {why}; name one in flat mode, such as cori-knl-flat, xeon-max-flat, "
         "cxl-tiered or gpu-host (`pagelens machines` lists all)"
     )

@@ -136,8 +136,8 @@ class NodeEngine:
     def reference(self, placement: Placement, cancel: _core.CancelFlag) -> Reference | None:
         """Return what other nodes are compared with, or None where a sample cannot say how long one takes.
 
-        A sample has no rows of DRAM. Of a short program it saves nothing, and little where the kernel moves
-        pages or threads: how fast each node is without that takes a replay.
+        A sample has no rows of DRAM. It saves nothing for a short program, and little where the kernel moves
+        pages or threads, because how fast each node is without that takes a replay.
         """
         if _is_by_the_clock(placement):
             return None
@@ -205,7 +205,7 @@ def _ordered(*sets: Collection[str]) -> Removed:
 
 
 def _is_by_the_clock(placement: Placement) -> bool:
-    """Say whether the kernel moves pages or threads meanwhile."""
+    """Say whether the kernel moves pages or threads during the run."""
     rule, nodes = placement.numa, placement.machine.topology.nodes
     return nodes > 1 and (rule.moves_pages or rule.threads == "unbound")
 

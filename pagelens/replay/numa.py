@@ -139,7 +139,7 @@ class NumaLines:
     shared: SharedLines | None = None  # lines that come from other nodes' caches, besides those of memory
 
     def scaled(self, factor: float) -> "NumaLines":
-        """Return so many times the lines. Pages are those that balancing met."""
+        """Return `factor` times the lines. The counts of balancing stay as they are."""
         return replace(self, reads=factor * self.reads, writes=factor * self.writes)
 
     def load(

@@ -193,6 +193,12 @@ def test_what_the_program_has_is_in_the_same_units_everywhere(explanation: Expla
         assert size in report
 
 
+def test_what_the_plain_case_is_is_said(explanation: Explanation, report: str) -> None:
+    title = explanation.distribution("aged").title
+    assert f"'aged': {title}." in render_terminal(explanation)
+    assert f"&lsquo;aged&rsquo;: {title}." in report
+
+
 class Fetches(HTMLParser):
     """Collects whatever would make a browser fetch something, or run something."""
 

@@ -202,7 +202,8 @@ def _machine_with_io(name: str | None, recording: Recording, quiet: bool) -> Mac
         if machine.io is not None and machine.io.replacing_close is not None:
             _say(f"{kept} says what operations take; `pagelens measure io` renews it")
             return machine
-    with progress_bar(quiet, f"series on {folder}") as bar:
+    _say(f"measuring what operations take on {folder}, once, for some {_SECONDS:.0f} seconds")
+    with progress_bar(quiet, "series") as bar:
         text = file_with_io(choose_machine(None).text, measure_folder(folder, _SECONDS, bar))
     keep(text, device)
     return parse_machine(text.encode(), "this machine")

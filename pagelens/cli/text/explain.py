@@ -96,6 +96,8 @@ def _distributions(e: Explanation) -> Iterator[str]:
         yield "p5, p95: the 5th and 95th percentile of the nodes, of which p95 is the slow end."
         yield ">10%, >20%: the share of nodes that are this much slower than the best run."
     yield "The bars show how many nodes take how long."
+    base = e.distribution(e.baseline)
+    yield from textwrap.wrap(f"'{base.policy}': {base.title}.", terminal_width())
     yield from textwrap.wrap(stopped_note(e.distributions, e.sample.nodes), terminal_width())
     for d in e.distributions:
         if note := large_page_note(d):

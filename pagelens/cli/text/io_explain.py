@@ -70,8 +70,8 @@ def error_line(e: Explanation) -> str:
         )
     if e.error is not None and abs(e.error) > GOOD and e.varies_as_much:
         text += (
-            f" The processor time of one loop varied as much: it was up to {e.spread:.2g} times as long at "
-            "one moment as at another."
+            " The machine may be the reason: while it was measured, one loop took up to "
+            f"{e.spread:.2g} times as much processor time at one moment as at another."
         )
     if e.is_far_off or e.waits_are_far_off:
         text = f"Warning: {text[:1].lower()}{text[1:]}"

@@ -60,9 +60,10 @@ def _answer(
         if row.ratio is not None
     ]
     sentences += other_instructions(first.program, *(each.machine for each in explanations))
+    plain = f"'{first.baseline}' ({first.distribution(first.baseline).title})"
     sentences.append(
-        f"Times are modelled, under '{first.baseline}'"
-        + (f", with {_copies(first)} on each node." if alike else ". --ranks N puts as many on each node.")
+        f"Times are modelled, under {plain}"
+        + (f", with {_copies(first)} on each node." if alike else ". --ranks N puts N copies on each node.")
     )
     if left_out:
         sentences.append(f"Not simulated: {', '.join(left_out)}.")
