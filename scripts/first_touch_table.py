@@ -24,7 +24,7 @@ class Program:
     name: str
     arguments: str
     phase: str
-    written: float  # share of lines; of the solvers', whose matrix is only read, none is taken
+    written: float  # share of lines; the rule takes none for the solvers, whose matrix is only read
 
 
 PROGRAMS = (
@@ -41,8 +41,8 @@ INTRODUCTION = """How much slower are three programs of `examples/` if one threa
 `fe-omp` with as many threads as the machine has cores, {most} at most, and simulates each on one fresh node
 of each machine. *Rule* is what a machine's matrix of bandwidths says of two equal nodes, from which all cores
 move equally: the time with all data on one node over the time with all data at home ([numa.md](../numa.md)).
-A quarter of the triad's lines is written; of those of the solvers, whose matrix is only read, the rule takes
-none to be. *Obtained* is the same of the triad and of the solve (modelled): the gain of `touch`. Then come
+The rule takes a quarter of the triad's lines as written, and none of the solvers', whose matrix is only read.
+*Obtained* is the same ratio of the triad and of the solve in the model: the gain of `touch`. Then come
 the two best remedies of {whole}, and the best one for a single object: `touch` for one of the {objects}
 objects that have the most remote lines."""
 AFTER = """
@@ -53,11 +53,11 @@ Where does a row differ from its rule by more than a tenth, and why? Each reason
 - `triad-omp` on `icx-8360y-2s` and `milan-7763-2s`: the caches hold more than the two million lines that a
   replay recalls before each stretch ([node-replay.md](../node-replay.md#long-programs)). So they still have
   dirty lines of an earlier stretch, and node 0 writes twice as many as node 1. If a replay recalls as many
-  lines as the caches hold, the triad is slowed by 2.10 and 2.00.
+  lines as the caches hold, the triad takes 2.10 and 2.00 times as long.
 - `fe-omp` on `icx-8360y-2s`: the solve writes its vectors, which are 18% of the lines that memory moves. With
   these, the rule says 2.42. If a replay recalls as many lines as the caches hold, it obtains 2.54.
-- `cg-omp` on `milan-7763-2s`: again the lines that a replay recalls. With as many as the caches hold, it is
-  slowed by 1.90.
+- `cg-omp` on `milan-7763-2s`: again the lines that a replay recalls. With as many as the caches hold, it
+  takes 1.90 times as long.
 """
 
 

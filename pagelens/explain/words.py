@@ -214,7 +214,7 @@ def percent(share: float) -> str:
 
 
 def whole_percents(shares: Sequence[float]) -> list[int]:
-    """Round shares of a whole so that they add up to their rounded sum: those next to the next one go up."""
+    """Return shares as whole per cent that add up to the rounded sum: the nearest to the next one go up."""
     whole = [int(100 * share) for share in shares]
     missing = round(100 * sum(shares)) - sum(whole)
     by_remainder = sorted(range(len(shares)), key=lambda each: whole[each] - 100 * shares[each])

@@ -140,8 +140,8 @@ def excerpts(
     Stretches keep irrational distances, so those of a loop lie at different places of it, and those of phases
     that move the same lines lie at different lines.
 
-    The kernel clears at most `cleared` lines for each phase, of which each stretch has its part. Where they
-    are more than the phase moves, its stretches are shorter by this ratio: they clear as many as planned.
+    The kernel clears at most `cleared` lines in each phase, and a part of them in each stretch. If these are
+    more than the phase moves, its stretches are shorter by this ratio, so they clear as many as planned.
     """
     second, third = cached_lines(machine, cores)
     short = min(max(second // 4, FEWEST_RECALLED), MOST_WARM_UP_OF_SMALL)
