@@ -258,13 +258,15 @@ class JobWorkload(Workload):
     def _statements(self) -> list[str]:
         found = []
         meetings = self._rounds.meetings
-        where = [f"in {meetings:,} collective calls of all ranks"] if meetings else []
+        calls = "1 collective call" if meetings == 1 else f"{meetings:,} collective calls"
+        where = [f"in {calls} of all ranks"] if meetings else []
         if len(self.phases) > 1:
             where.append("where a region begins or ends")
         if not self.in_step:
             found.append("The ranks pass through different regions, so only the whole run can be explained.")
         waited = sum(waits(parts[1]) for parts in self._parts) if self._rounds.has_waits.any() else 0
-        some = f"wait {waited:,} times for messages and for some of the others in collective calls"
+        often = "once" if waited == 1 else f"{waited:,} times"
+        some = f"wait {often} for messages and for some of the others in collective calls"
         if where and waited:
             found.append(f"Ranks are taken to meet {' and '.join(where)}, and to {some}.")
         elif where:

@@ -156,6 +156,11 @@ def test_waiting_is_no_work_and_each_rank_in_turn_is_waited_for(tmp_path: Path) 
     assert seconds(pair) == pytest.approx(80 / 41 * seconds(alone), rel=0.01)
 
 
+def test_one_collective_call_is_said_in_the_singular(tmp_path: Path) -> None:
+    job = traces([recorded(tmp_path / str(rank), [1000], 2) for rank in range(2)])
+    assert job.statements[0].startswith("Ranks are taken to meet in 1 collective call of all ranks")
+
+
 def test_a_rank_of_which_a_part_is_missing_is_not_said_to_wait(tmp_path: Path) -> None:
     """All are equally busy. One was killed in its second round, and one was traced from its third on."""
     work = 4 * [40_000_000]
