@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pagelens.explain.model import Explanation
 from pagelens.explain.verdict import MATTERS
 from pagelens.replay.mechanisms import MECHANISMS
+from pagelens.report import shorten_objects
 from pagelens.report.drawing import BASELINE, FAINT, INK, OTHERS, WIDTH, ShownFigure
 from pagelens.units import format_share, format_time
 
@@ -18,6 +19,7 @@ HIT, MISS = "#9CC9E8", "#D55E00"
 UNBURDENED = "#BBBBBB"
 KEY_COLUMNS = 4
 MOST_OBJECTS = 10
+MOST_LETTERS = 36  # of an object's name
 MOST_ASSUMPTIONS = 12
 
 Floats = NDArray[np.float64]
@@ -142,7 +144,8 @@ def objects(e: Explanation) -> Figure:
     shown = [(o.name, o.accesses, o.misses) for o in every[:MOST_OBJECTS]]
     if rest := every[MOST_OBJECTS:]:
         shown.append((f"{len(rest)} more", sum(o.accesses for o in rest), sum(o.misses for o in rest)))
-    figure, axes = _rows(len(shown), 0.3, [_shorten(name) for name, _, _ in shown], head=0.25)
+    names = shorten_objects([name for name, _, _ in shown], MOST_LETTERS)
+    figure, axes = _rows(len(shown), 0.3, names, head=0.25)
     unit, lines = _lines(max(accesses for _, accesses, _ in shown))
     cached = e.machine.served_by == "memory-side cache"
     for row, (_, accesses, missed) in enumerate(shown):
@@ -280,7 +283,3 @@ def _lines(most: float) -> tuple[float, str]:
     if most >= 1e9:
         return 1e9, "10⁹ lines"
     return (1e6, "10⁶ lines") if most >= 1e6 else (1.0, "lines")
-
-
-def _shorten(text: str, width: int = 36) -> str:
-    return text if len(text) <= width else f"{text[: width // 2 - 1]}…{text[-width // 2 :]}"

@@ -24,6 +24,7 @@ from pagelens.explain.figures import draw_all
 from pagelens.explain.html import render_html
 from pagelens.explain.model import AttributionRecord, PartRecord, ResourceRecord
 from pagelens.explain.outputs import write_outputs
+from pagelens.explain.plots import objects
 from pagelens.explain.schema import json_reference, json_schema
 from pagelens.explain.words import RESOURCES_IN_WORDS
 from pagelens.replay.mechanisms import (
@@ -191,6 +192,17 @@ def test_what_the_program_has_is_in_the_same_units_everywhere(explanation: Expla
     for size in {*sizes, format_size(explanation.program.footprint_bytes)}:
         assert f" {size}" in text
         assert size in report
+
+
+def test_names_that_are_cut_do_not_look_alike_in_the_figure(explanation: Explanation) -> None:
+    inner, module = "new_user_memory+0x2d (_array.cpython-311.so) from ", " (_array.cpython-311.so)"
+    names = [f"{inner}{caller}{module}" for caller in ("empty+0x1f", "zeros+0x8a")]
+    changed = [
+        o.model_copy(update={"name": name}) for o, name in zip(explanation.objects, names, strict=False)
+    ]
+    assert len({o.policy for o in changed}) == 1
+    found = objects(explanation.model_copy(update={"objects": changed, "baseline": changed[0].policy}))
+    assert len({label.get_text() for label in found.axes[0].get_yticklabels()}) == len(names)
 
 
 def test_what_the_plain_case_is_is_said(explanation: Explanation, report: str) -> None:

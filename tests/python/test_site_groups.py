@@ -11,10 +11,10 @@ from pagelens.accesses.site_groups import MOST_FRAMES, group_sites
 from pagelens.accesses.symbols import Location, _folded
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
-from pagelens.cli.text.tables import shorten_object, shorten_objects
 from pagelens.machine import load_machine
 from pagelens.place.plan_builder import build_plan
 from pagelens.place.profile import profile
+from pagelens.report import shorten_object, shorten_objects
 
 PROGRAM = Path(__file__).parent.parent / "programs" / "recursion.c"
 

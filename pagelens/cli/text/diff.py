@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
-from pagelens.cli.text.tables import join_sections, shorten_objects, table, wrap
+from pagelens.cli.text.tables import join_sections, table, wrap
 from pagelens.diff import Difference, Row, Table
-from pagelens.report import terminal_width
+from pagelens.report import shorten_objects, terminal_width
 from pagelens.units import format_count, format_share, format_size, format_time
 
 _TOP = 8  # rows of objects, which may be many

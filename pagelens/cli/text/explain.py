@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from pagelens.cli.text.tables import command, shorten, shorten_middle, shorten_objects
+from pagelens.cli.text.tables import command
 from pagelens.explain import (
     RESOURCES_IN_WORDS,
     Distribution,
@@ -21,7 +21,7 @@ from pagelens.explain import (
     unpriced_lines_note,
 )
 from pagelens.replay import MECHANISMS
-from pagelens.report import terminal_width
+from pagelens.report import shorten, shorten_middle, shorten_objects, terminal_width
 from pagelens.units import format_count, format_share, format_size, format_time
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from pagelens.cli.text.tables import count_noun, shorten_middle, table
+from pagelens.cli.text.tables import count_noun, table
 from pagelens.io import Facts, Recording, describe
+from pagelens.report import shorten_middle
 from pagelens.units import format_size, format_time
 
 _KINDS = ("operation", "count", "bytes", "median", "wall", "processor", "failed")

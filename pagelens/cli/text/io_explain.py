@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pagelens.cli.text.io import caller_lines
-from pagelens.cli.text.tables import count_noun, shorten, table, wrap
+from pagelens.cli.text.tables import count_noun, table, wrap
 from pagelens.io import GOOD, Explanation, Way, in_words
+from pagelens.report import shorten
 from pagelens.units import format_share, format_size, format_time
 
 _MOSTLY = 0.5

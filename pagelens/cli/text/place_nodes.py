@@ -3,9 +3,8 @@
 import textwrap
 from collections.abc import Iterator
 
-from pagelens.cli.text.tables import shorten_objects
 from pagelens.place import NodesReport
-from pagelens.report import terminal_width
+from pagelens.report import shorten_objects, terminal_width
 from pagelens.units import format_binary_size, format_share, format_time
 
 _MOST = 12  # objects shown
