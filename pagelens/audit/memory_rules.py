@@ -71,7 +71,7 @@ def compaction(audit: Audit) -> Iterator[Finding]:
                 "compaction-fails",
                 f"{format_share(share)} of {format_count(counts.stalls)} compactions that a program waited "
                 "for failed.",
-                "The program waited in vain and got small pages.",
+                "Programs waited in vain and got small pages.",
                 PREPARE,
                 share,
             )
