@@ -78,9 +78,8 @@ def causes_in_words(
     rest = sum(share for share, _ in costs[_CAUSES:])
     each = whole_percents([share for share, _ in named] + [rest])
     shares = [f"{each[0]}% is due to {named[0][1]}"]
-    shares += [f"{share}% to {name}" for share, (_, name) in zip(each[1:], named[1:], strict=False)]
-    if rest:
-        shares.append(f"{each[-1]}% to other causes")
+    others = [*(name for _, name in named[1:]), "other causes"]
+    shares += [f"{share}% to {name}" for share, name in zip(each[1:], others, strict=True) if share > 0]
     said = [
         f"The program loses {percent(loss / cause.time_s)} of its time beyond {_COMPULSORY}.",
         f"Of the lost time, {', '.join(shares)}.",
