@@ -24,7 +24,7 @@ ALL_SETS = (1 << 64) - 1
 KERNEL = 0  # the object that pages are cleared for, where nothing else is known
 
 # A trace does not say why it has only a part of its run.
-WHAT_CUTS = "A budget (--accesses), a chosen part (such as --region) or a full disk cuts a trace."
+WHAT_CUTS = "A budget (--accesses), a chosen part or a full disk cuts a trace."
 
 
 @dataclass(frozen=True, slots=True)
