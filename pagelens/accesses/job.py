@@ -289,7 +289,7 @@ class JobWorkload(Workload):
         if helping := sum(helpers(trace.survey.instructions) for trace in self._of_rank):
             found.append(
                 f"Of the {self.threads} threads of all ranks, {helping} "
-                f"{'is a helper' if helping == 1 else 'are helpers'}, as MPI libraries start them: each "
+                f"{'is a helper' if helping == 1 else 'are helpers'}, such as MPI libraries start: each "
                 "executes less than 10% of the instructions of its rank's busiest thread. In the model, they "
                 "have cores of their own, too."
             )

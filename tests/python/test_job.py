@@ -319,7 +319,7 @@ def test_helpers_of_a_library_are_told_of(tmp_path: Path) -> None:
                 recorder.access(thread, np.array([BASE]))
                 recorder.execute(thread, count)
     [*_, last] = JobWorkload([open_trace(path) for path in paths]).statements
-    assert last.startswith("Of the 4 threads of all ranks, 1 is a helper, as MPI libraries start them")
+    assert last.startswith("Of the 4 threads of all ranks, 1 is a helper, such as MPI libraries start")
     assert "helper" not in JobWorkload([open_trace(paths[1])]).statements[-1]
 
 
