@@ -39,8 +39,8 @@ _APPEND_BYTES = 1024  # no more than a serial driver buffers
 _MOST_ARCHIVE = 0.4  # of guest memory: the archive and the files unpacked from it are there at once
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _prctl = ctypes.CDLL(None).prctl  # found before a fork: other threads may hold the loader's lock then
-# The tests of the kernel's own cryptography would take an eighth of a boot. That of the timer fails, and stops
-# the kernel, if the computer is so busy that QEMU's ticks come late.
+# The tests of the kernel's own cryptography would take an eighth of a boot. That of the timer fails, and
+# stops the kernel, if the computer is so busy that QEMU's ticks come late.
 _KERNEL_OPTIONS = (
     "console=ttyS0 panic=-1 oops=panic loglevel=5 mitigations=off nokaslr cryptomgr.notests no_timer_check"
 )

@@ -116,6 +116,20 @@ def test_several_machines_say_too_that_the_run_is_too_short() -> None:
     assert "too short" not in several([on("a", long), on("b", long)])
 
 
+def test_several_machines_say_on_which_of_them_placement_matters() -> None:
+    matters, not_there = explain(lasting(1)), explain(lasting(1, placement_matters=False))
+    too_short = explain(lasting(1e-6, placement_matters=False))
+    for of, said in (
+        ([matters, matters], "Page placement matters on each of these machines."),
+        ([not_there, not_there], "Page placement matters on none of these machines."),
+        ([not_there, matters], "Of these machines, page placement matters on 1 only."),
+        ([matters] * 4 + [not_there], "Page placement matters on 4 of the 5 machines."),
+        ([too_short, too_short], None),
+    ):
+        text = " ".join(several([on(str(number), each) for number, each in enumerate(of)]).split())
+        assert said in text if said else "age placement matters" not in text
+
+
 def test_several_machines_of_other_instructions_are_named_in_one_sentence(explanation: Explanation) -> None:
     program = explanation.program.model_copy(update={"instruction_set": "x86-64"})
     arm = explanation.machine.model_copy(update={"instruction_set": "AArch64"})

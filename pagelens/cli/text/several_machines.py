@@ -59,6 +59,8 @@ def _answer(
         for other, row in told
         if row.ratio is not None
     ]
+    if len(short) < len(explanations):
+        sentences.append(_matters(explanations))
     sentences += other_instructions(first.program, *(each.machine for each in explanations))
     plain = f"'{first.baseline}' ({first.distribution(first.baseline).title})"
     sentences.append(
@@ -68,6 +70,16 @@ def _answer(
     if left_out:
         sentences.append(f"Not simulated: {', '.join(left_out)}.")
     yield from wrap(" ".join(sentences))
+
+
+def _matters(explanations: Sequence[Explanation]) -> str:
+    """Say on which machines page placement matters."""
+    names = [of.machine.name for of in explanations if of.conclusion.placement_matters]
+    if not names or len(names) == len(explanations):
+        return f"Page placement matters on {'each' if names else 'none'} of these machines."
+    if len(names) > _MOST_TOLD:
+        return f"Page placement matters on {len(names)} of the {len(explanations)} machines."
+    return f"Of these machines, page placement matters on {', '.join(names)} only."
 
 
 def _copies(of: Explanation) -> str:
