@@ -10,6 +10,7 @@ from pagelens.explain.cause_words import (
     shared_in_words,
     why_fresh_is_slower,
 )
+from pagelens.explain.distributions import AS_FAST
 from pagelens.explain.model import (
     Assumption,
     AttributionRecord,
@@ -317,7 +318,8 @@ def _size(where: str, base: Distribution, distributions: Sequence[Distribution])
         worst = base.worst_s / base.median_s * base.median_slowdown
         share = percent(base.slower_20_percent)
         best = min(distributions, key=lambda d: d.best_s)
-        faster = f", which is under '{best.policy}'" if best.best_s < base.best_s else ""
+        elsewhere = best.best_s * (1 + AS_FAST) < base.best_s
+        faster = f", which is under '{best.policy}'" if elsewhere else ""
         yield (
             f"{share} of the nodes are more than 20% slower than the best run{faster}, and the worst takes "
             f"{times(worst)} as long as that run."

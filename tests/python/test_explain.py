@@ -10,6 +10,7 @@ import synthetic
 from pagelens.explain import explain
 from pagelens.explain.cause_words import interaction_in_words, why_fresh_is_slower
 from pagelens.explain.conclusion import _no_effect, _one_numa_node, _out_of_reach, _size, conclude
+from pagelens.explain.distributions import AS_FAST
 from pagelens.explain.model import Distribution, Explanation
 from pagelens.explain.remedy_words import advice, other_order
 from pagelens.explain.words import as_long, few_nodes_note
@@ -237,6 +238,9 @@ def test_the_best_run_is_named_where_it_is_under_another_policy(explanation: Exp
     _, beside = _size("Cori KNL", base, [base, other])
     assert "than the best run, and the worst" in alone
     assert "than the best run, which is under 'contiguous', and the worst" in beside
+    as_fast = other.model_copy(update={"best_s": base.best_s * (1 - AS_FAST / 2)})
+    _, tied = _size("Cori KNL", base, [base, as_fast])
+    assert tied == alone
 
 
 def test_aged_is_explained_where_no_other_sentence_does(explanation: Explanation) -> None:
