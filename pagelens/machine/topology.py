@@ -84,7 +84,7 @@ class Topology:
 
     @property
     def _reads_of_others(self) -> NDArray[np.bool_]:
-        """Which reads [from, to] are by cores of one node from the memory of another that has cores, too."""
+        """Whether reads [from, to] are by cores of one node from the memory of another with cores, too."""
         of_others = np.zeros((self.rows, self.nodes), dtype=bool)
         of_others[:, : self.rows] = ~np.eye(self.rows, dtype=bool)
         return of_others

@@ -417,7 +417,7 @@ def test_ranks_without_room_for_their_traces_leave_the_others_to_be_explained(
 def test_a_rank_whose_directory_takes_no_files_says_so_in_one_line(
     in_process: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a file system on which the user may have no more files."""
+    """The file system may be one on which the user may have no more files."""
     (folder / "file").touch()
     monkeypatch.setattr(explain_module, "launched_rank", lambda _: LaunchedRank(1, 1, 2))
     done = in_process("explain", "--machine", folder / "small.toml", "-o", folder / "file" / "out", "true")

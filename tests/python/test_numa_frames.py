@@ -142,7 +142,7 @@ def test_the_pages_of_a_file_lie_with_the_cores_that_read_it() -> None:
 
 
 def test_interleaving_leaves_out_a_node_without_cores_and_weights_follow_bandwidths() -> None:
-    """On a machine of four nodes with cores and one of CXL memory."""
+    """The machine has four nodes with cores and one of CXL memory."""
     machine = load_machine(CXL_NODE)
     nodes = machine.topology.nodes
 
