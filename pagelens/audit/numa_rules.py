@@ -3,12 +3,12 @@
 A rule is a function that yields its findings. It yields nothing where the system does not say.
 """
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 from pagelens.audit.model import Audit, Finding, MemoryNode, Severity
 from pagelens.frames.policies.commands import PREPARE
 from pagelens.host.huge_page_pools import pool_folder
+from pagelens.spelling import typed
 from pagelens.units import format_binary_size, format_count, format_rate, format_share
 
 ONE_SIDED = 0.9  # of a file's cached pages, or of a pool, on one node: assumed
@@ -61,7 +61,7 @@ def files(audit: Audit) -> Iterator[Finding]:
             continue
         number, most = max(file.by_node.items(), key=lambda pair: pair[1])
         if most > ONE_SIDED * placed:
-            name, share = shlex.quote(file.path), most / placed
+            name, share = typed(file.path), most / placed
             yield Finding(
                 Severity.note,
                 "file-on-one-node",

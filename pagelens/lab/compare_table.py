@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 from pagelens.lab.compare import STATES, VARIANTS, Comparison, Row
+from pagelens.spelling import typed_command
 from pagelens.units import format_binary_size, format_size
 
 Cell = Callable[[Row], str]
@@ -97,7 +97,7 @@ def command_line(comparison: Comparison) -> str:
     compared = dict.fromkeys(row.variant.key for row in comparison.rows)
     if len(compared) < len(VARIANTS):
         words += [word for key in compared for word in ("--variant", key)]
-    return shlex.join(["pagelens", "lab", "compare", *words, "--", *request.command])
+    return typed_command(["pagelens", "lab", "compare", *words, "--", *request.command])
 
 
 def verdict_lines(comparison: Comparison) -> list[str]:

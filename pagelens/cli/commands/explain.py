@@ -1,7 +1,6 @@
 """`pagelens explain`: Say how page placement changes a program's speed, what slows it, and what helps."""
 
 import os
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -52,7 +51,7 @@ from pagelens.frames import DEFAULT_HISTORY, parse_history
 from pagelens.host import launched_rank
 from pagelens.machine import MACHINE_FILE, choose_machine
 from pagelens.run import run_with_best_remedy
-from pagelens.spelling import printable
+from pagelens.spelling import typed_command
 from pagelens.units import parse_share
 
 EXAMPLES = """Examples:
@@ -254,7 +253,7 @@ def explain_command(
                 precision=parse_share(precision, "--precision") if precision is not None else None,
             )
 
-        again = printable(shlex.join(["pagelens", *sys.argv[1:]]))
+        again = typed_command(["pagelens", *sys.argv[1:]])
         found = explain_on(names, request, workload, size, ranks, output, quiet, again, run)
         if not quiet:
             each = [of.explanation for of in found.done]
@@ -327,7 +326,7 @@ def explain_command(
                 tried = try_assumed(ensemble, source.directory, progress=not quiet)
             except Interrupted as error:  # the explanation itself is complete
                 stopped = error
-        explanation = explain(ensemble, printable(shlex.join(command)), beside, tried)
+        explanation = explain(ensemble, typed_command(command), beside, tried)
         if job_nodes is not None:
             explanation = explanation.model_copy(update={"job_cost": job_cost(ensemble, job_nodes)})
         report, planned, unwritten = None, None, None

@@ -1,6 +1,5 @@
 """`pagelens place`: Decide which objects go into fast memory, or on which NUMA nodes, and write a plan."""
 
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,7 +41,7 @@ from pagelens.place import (
     write_outputs,
 )
 from pagelens.run import emulate_plan
-from pagelens.spelling import printable
+from pagelens.spelling import typed_command
 
 EXAMPLES = """Examples:
 
@@ -156,7 +155,7 @@ def place_command(
                 copies,
                 developer=names,
                 moves=moves,
-                command=printable(shlex.join(["pagelens", *sys.argv[1:]])),
+                command=typed_command(["pagelens", *sys.argv[1:]]),
                 progress=not quiet,
             )
             reports.append((directory, write_outputs(assignment, directory)))

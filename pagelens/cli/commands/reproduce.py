@@ -1,7 +1,6 @@
 """`pagelens reproduce`: Compare published figures with what the model gives, and say which of them hold."""
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +22,7 @@ from pagelens.reproduce import (
     study_names,
     with_ranges,
 )
+from pagelens.spelling import typed_command
 
 EXAMPLES = """Examples:
 
@@ -78,7 +78,7 @@ def reproduce_command(
         chosen = [blind_study(blind)]
     else:
         chosen = [find_study(name) for name in dict.fromkeys(names or study_names())]
-    command = shlex.join(["pagelens", *sys.argv[1:]])
+    command = typed_command(["pagelens", *sys.argv[1:]])
     with claim_directory(output) as directory, progress_bar(quiet, "parts") as bar:
 
         def begin(name: str) -> Bar:

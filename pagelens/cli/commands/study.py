@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ from typer import Argument, Option, Typer
 from pagelens.cli.options import RARE, Json, Output, Quiet
 from pagelens.cli.text.study import render_result, render_status, to_json
 from pagelens.errors import Interrupted, UsageError
+from pagelens.spelling import typed_command
 from pagelens.study import StudyResult, default_folder, study, study_part, study_so_far
 
 EXAMPLES = """Examples:
@@ -111,7 +111,7 @@ def study_command(
 def _show(found: StudyResult, as_json: bool, quiet: bool) -> None:
     from pagelens.study import write_report  # brings Matplotlib, which no task of a cluster needs
 
-    command = shlex.join(["pagelens", *(word for word in sys.argv[1:] if word != "--report")])
+    command = typed_command(["pagelens", *(word for word in sys.argv[1:] if word != "--report")])
     page = write_report(found, command)
     if as_json:
         print(json.dumps(to_json(found), indent=1))

@@ -1,6 +1,5 @@
 """Prints what a program takes on several machines: the answer first, then a line for each machine."""
 
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from pagelens.cli.text.tables import command, join_sections, table, wrap
 from pagelens.diff import Difference, Row
 from pagelens.explain import LONGER_RUN, Explanation, is_too_short, other_instructions
 from pagelens.report import terminal_width
-from pagelens.spelling import printable
+from pagelens.spelling import typed
 from pagelens.units import format_time
 
 _OF_NAMES = (0, 6)  # columns of text, which begin at the left
@@ -124,6 +123,4 @@ def _where(explanations: Sequence[Explanation], folders: Sequence[Path]) -> Iter
             yield f"{each.machine.name}: {folder / 'report.html'}"
     if len(folders) > 1:
         yield "The first two, by mechanism and object:" if len(folders) > 2 else "By mechanism and object:"
-        yield from command(
-            ["pagelens diff", *(printable(shlex.quote(str(folder))) for folder in folders[:2])]
-        )
+        yield from command(["pagelens diff", *map(typed, folders[:2])])
