@@ -22,6 +22,7 @@ from .words import (
     RESOURCES_IN_WORDS as RESOURCES_IN_WORDS,
     job_in_words as job_in_words,
     large_page_note as large_page_note,
+    shares_in_words as shares_in_words,
     stopped_note as stopped_note,
     moved_pages_note as moved_pages_note,
     overlap_note as overlap_note,

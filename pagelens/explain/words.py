@@ -213,6 +213,14 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f}%"
 
 
+def shares_in_words(shares: Sequence[float]) -> list[str]:
+    """Return parts of a whole as text such as "54%", which add up to the rounded sum; or "<1%"."""
+    whole = whole_percents(shares)
+    return [
+        f"{number}%" if number or not share else "<1%" for number, share in zip(whole, shares, strict=True)
+    ]
+
+
 def whole_percents(shares: Sequence[float]) -> list[int]:
     """Return shares as whole per cent that add up to the rounded sum: the nearest to the next one go up."""
     whole = [int(100 * share) for share in shares]

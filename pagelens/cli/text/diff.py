@@ -67,6 +67,8 @@ def _table(found: Difference, of: Table) -> Iterator[str]:
         yield f"  {len(shown) - _TOP} more{' changed' if of.counted else ''}; --json lists them"
     if any(row.verdict == "unsure" and row.p is not None for row in of.rows):
         yield "  ~: chance may have made this difference."
+    if wide and any(row.p is not None for row in shown[:_TOP]):
+        yield from wrap("p: how likely chance alone makes such a difference.", indent="  ", hanging="    ")
     for note in dict.fromkeys((row.name, row.note) for row in of.rows if row.note):
         yield from wrap(f"{note[0]}: {note[1]}", indent="  ", hanging="    ")
 

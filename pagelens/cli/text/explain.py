@@ -16,6 +16,7 @@ from pagelens.explain import (
     mean_in_words,
     moved_pages_note,
     overlap_note,
+    shares_in_words,
     slow_tier_note,
     stopped_note,
     unpriced_lines_note,
@@ -187,26 +188,28 @@ def _objects(e: Explanation) -> Iterator[str]:
         for o in objects[:_TOP]
     ]
     names = shorten_objects([o.name for o in objects[:_TOP]], width - max(map(len, of_some)))
-    for o, name, some in zip(objects, names, of_some, strict=False):
+    rest = sum(o.access_share for o in objects[_TOP:])
+    shares = shares_in_words([*(o.access_share for o in objects[:_TOP]), rest])
+    for o, name, some, share in zip(objects, names, of_some, shares, strict=False):
         yield row(
             name + some,
             bytes=format_size(o.bytes) if o.bytes else "",
             lines=format_count(o.accesses),
-            share=format_share(o.access_share),
+            share=share,
             missed=format_share(o.miss_rate),
         )
     if len(objects) > _TOP:
-        rest = sum(o.access_share for o in objects[_TOP:])
-        yield row(f"{len(objects) - _TOP} more", share=format_share(rest)).rstrip()
+        yield row(f"{len(objects) - _TOP} more", share=shares[-1]).rstrip()
     collisions = [c for c in e.collisions if c.policy == e.baseline]
     if collisions:
         run = " in the whole run" if e.program.phase else ""
         yield from _heading(f"  Which object evicts which{run} (counted, share of the evictions):", "    ")
     both = list(dict.fromkeys(name for c in collisions[:_TOP] for name in (c.name, c.victim)))
     short = dict(zip(both, shorten_objects(both, (terminal_width() - 17) // 2), strict=True))
-    for c in collisions[:_TOP]:
+    shares = shares_in_words([c.share for c in collisions])
+    for c, share in zip(collisions[:_TOP], shares, strict=False):
         whom = "itself" if c.name == c.victim else short[c.victim]
-        yield f"  {format_share(c.share):>5}  {short[c.name]} evicts {whom}"
+        yield f"  {share:>5}  {short[c.name]} evicts {whom}"
 
 
 def _ranks(e: Explanation) -> Iterator[str]:
@@ -230,8 +233,9 @@ def _numa(e: Explanation) -> Iterator[str]:
     if found.objects:
         yield f"  {'object':<{width}} {'remote':>9} {'share':>13}"
     names = shorten_objects([known.name for known in found.objects[:_TOP]], width)
-    for known, name in zip(found.objects, names, strict=False):
-        yield f"  {name:<{width}} {format_share(known.remote_share):>9} {format_share(known.share):>13}"
+    shares = shares_in_words([known.share for known in found.objects])
+    for known, name, share in zip(found.objects, names, shares, strict=False):
+        yield f"  {name:<{width}} {format_share(known.remote_share):>9} {share:>13}"
     yield "  How long memories and directions of links are busy (modelled):"
     for part in found.parts[:_TOP]:
         yield f"  {part.name:<{width}} {format_time(part.busy_s):>9}"
@@ -239,8 +243,9 @@ def _numa(e: Explanation) -> Iterator[str]:
         yield "  Lines that threads take from each other (counted):"
         yield f"  {'object':<{width}} {'taken':>9} {'share':>13}"
         names = shorten_objects([shared.name for shared in found.shared[:_TOP]], width)
-        for shared, name in zip(found.shared, names, strict=False):
-            yield f"  {name:<{width}} {format_count(shared.taken):>9} {format_share(shared.share):>13}"
+        shares = shares_in_words([shared.share for shared in found.shared])
+        for shared, name, share in zip(found.shared, names, shares, strict=False):
+            yield f"  {name:<{width}} {format_count(shared.taken):>9} {share:>13}"
         yield from textwrap.wrap(
             unpriced_lines_note(found), terminal_width(), initial_indent="  ", subsequent_indent="  "
         )
