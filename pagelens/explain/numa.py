@@ -29,7 +29,8 @@ def numa_records(ensemble: Ensemble) -> list[NumaRecord] | None:
 
 
 def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
-    topology, nodes = ensemble.machine.topology, ensemble.nodes_under(policy)
+    machine = ensemble.policies[policy].machine(ensemble.machine)  # `nps4` gives it more NUMA nodes
+    topology, nodes = machine.topology, ensemble.nodes_under(policy)
     shape = (topology.rows, topology.nodes)
     pairs = {name: np.zeros(shape) for name in ("reads", "writes", "taken")}
     sums = rows.group_by("from", "to").agg(pl.col(*pairs).sum()).sort("from", "to")
