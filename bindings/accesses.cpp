@@ -257,6 +257,17 @@ void register_definitions(nb::module_& m) {
         .def_ro("accesses", &TraceSummary::accesses)
         .def_ro("total_instructions", &TraceSummary::total_instructions)
         .def_ro("exit_status", &TraceSummary::exit_status);
+    nb::enum_<EndKind>(m, "EndKind", "What ended a recording (core/accesses/trace_format.hpp).")
+        .value("program", EndKind::program)
+        .value("budget", EndKind::budget)
+        .value("file", EndKind::file)
+        .value("signal", EndKind::signal)
+        .value("memory", EndKind::memory);
+    nb::class_<TraceEnd>(m, "TraceEnd")
+        .def(nb::init<EndKind, std::uint64_t>(), "kind"_a, "detail"_a = 0)
+        .def_ro("kind", &TraceEnd::kind)
+        .def_ro("detail", &TraceEnd::detail,
+                "budget: accesses; file: errno; signal: its number; otherwise 0.");
     nb::class_<TraceFault>(m, "TraceFault")
         .def_ro("position", &TraceFault::position, "Byte of the file.")
         .def_ro("what", &TraceFault::what);
@@ -462,6 +473,16 @@ void register_accesses(nb::module_& m) {
     register_survey(m);
     register_recorder(m);
 
+    m.def(
+        "append_end",
+        [](const std::filesystem::path& path, std::uint64_t bytes, TraceEnd end) {
+            return append_end(path.string(), bytes, end);
+        },
+        nb::sig("def append_end(path: str | os.PathLike[str], bytes: int, end: TraceEnd) -> int"),
+        "path"_a, "bytes"_a, "end"_a,
+        "Cut a trace whose end is missing at this byte, and state what ended it. Returns errno or "
+        "0.");
+
     nb::class_<TraceReader>(m, "Trace", "An open trace file; see docs/trace-format.md.")
         .def(
             "__init__",
@@ -479,6 +500,11 @@ void register_accesses(nb::module_& m) {
         .def_prop_ro(
             "rank", [](const TraceReader& t) { return t.header().rank; },
             "The number of the process in its MPI job; empty if it has none.")
+        .def_prop_ro(
+            "chosen", [](const TraceReader& t) { return t.header().chosen; },
+            "The options that chose a part of the run; empty if none did.")
+        .def_prop_ro("end", &TraceReader::end,
+                     "What ended the recording; None if the trace does not say.")
         .def_prop_ro(
             "files",
             [](const TraceReader& t) {

@@ -35,6 +35,7 @@ const struct {
     {"loops", &Options::loops},
     {"bound", &Options::bound},
     {"rank", &Options::rank},
+    {"chosen", &Options::chosen},
     {"starter", &Options::starter},
     {"program", &Options::program},
 };

@@ -27,6 +27,7 @@ struct Options {
     std::uint64_t loops = 1;    // DynamoRIO: 0: a loop is recorded as other blocks are
     std::string bound;          // TraceHeader::bound
     std::string rank;           // TraceHeader::rank
+    std::string chosen;         // TraceHeader::chosen
     std::uint64_t starter = 0;  // compiled: the parent of the program that `output` is for
     std::uint64_t program = 1;  // which one of its process: exec keeps the process id
 };

@@ -235,7 +235,7 @@ int kill(pid_t pid, int signal) noexcept {
                              signal == SIGQUIT || signal == SIGSEGV || signal == SIGTRAP ||
                              signal == SIGBUS;
         if (!stopped) start_exclusive();
-        pagelens::tracer->finish(128 + signal);
+        pagelens::tracer->finish(128 + signal, signal);
         pagelens::last_line->report_to(pagelens::options.status);
         if (!stopped) end_exclusive();
     }

@@ -85,13 +85,13 @@ void Session::write(Block* block) {
     queue_.give_back(block);
 }
 
-int Session::finish(TraceSummary& summary) {
+int Session::finish(TraceSummary& summary, TraceEnd end) {
     queue_.close();
     if (has_writer_) {
         std::unique_lock lock(mutex_);
         written_changed_.wait(lock, [this] { return written_; });
     }
-    summary = writer_.finish(summary);
+    summary = writer_.finish(summary, end);
     const std::string partial = path_ + ".partial";
     const bool kept = writer_.readable() && std::rename(partial.c_str(), path_.c_str()) == 0;
     const int error = writer_.error() != 0 ? writer_.error() : kept ? 0 : errno;

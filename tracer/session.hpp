@@ -47,7 +47,7 @@ class Session {
 
     // Writes what was put, the summary, and gives the file its name. Returns 0, or errno: the file
     // is then cut, or not there. `summary` becomes what the file states.
-    int finish(TraceSummary& summary);
+    int finish(TraceSummary& summary, TraceEnd end);
 
     // Call this in a forked child, which has no writer's thread. It leaves the file alone.
     void abandon();

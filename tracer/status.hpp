@@ -4,6 +4,7 @@
 //   PID program PATH                                        which program that is
 //   PID finished ERRNO ACCESSES INSTRUCTIONS ALL_INSTRUCTIONS
 //                                                           ERRNO: why the trace is cut or missing
+//   PID made ACCESSES                                       so far: before a fork, after a wait
 //   PID error TEXT                                          tracing cannot go on; the process ends
 //   PID avx512 ADDRESS BYTES                                hexadecimal; it is about to run
 //   PID line DESCRIPTOR NANOSECONDS UNFINISHED              its last write there, and how it ended

@@ -23,8 +23,8 @@ struct SystemCall {
 namespace nr {
 enum : std::int64_t {
     read = 0, write = 1, mmap = 9, munmap = 11, brk = 12, pread64 = 17, readv = 19, writev = 20, mremap = 25,
-    madvise = 28, recvfrom = 45, recvmsg = 47, clone = 56, fork = 57, vfork = 58, execve = 59, exit = 60, futex = 202,
-    exit_group = 231, preadv = 295, execveat = 322, preadv2 = 327, clone3 = 435,
+    madvise = 28, recvfrom = 45, recvmsg = 47, clone = 56, fork = 57, vfork = 58, execve = 59, exit = 60, wait4 = 61, futex = 202,
+    exit_group = 231, waitid = 247, preadv = 295, execveat = 322, preadv2 = 327, clone3 = 435,
 };
 }
 // clang-format on

@@ -37,6 +37,7 @@ void Tracer::open_session() {
     header.producer = engine_.producer;
     header.bound = options_.bound;
     header.rank = options_.rank;
+    header.chosen = options_.chosen;
     if (!command_.empty()) {
         header.program = command_.front();
         header.arguments.assign(command_.begin() + 1, command_.end());
@@ -212,7 +213,10 @@ void Tracer::look(Vcpu& vcpu, std::uint32_t block) {
     if (options_.accesses != 0) {
         if (vcpu.instructions() >= vcpu.budget_at) {
             const std::uint64_t left = budget_left();
-            if (left == 0) return engine_.budget_used();
+            if (left == 0) {
+                budget_used_ = true;
+                return engine_.budget_used();
+            }
             vcpu.budget_at =
                 vcpu.instructions() + std::clamp(left / std::max(threads_.load(), 1u),
                                                  std::uint64_t{1}, instructions_per_look);
@@ -295,6 +299,12 @@ std::uint64_t Tracer::budget_left() {
     return options_.accesses - std::min(seen, options_.accesses);
 }
 
+void Tracer::report_work() {
+    if (finished_ || options_.child_output.empty()) return;
+    const std::lock_guard lock(mutex_);
+    report(options_.status, "made " + std::to_string(accesses_of_work()));
+}
+
 void Tracer::stop_recording() {
     for (unsigned i = 0; i < used_; ++i) stop_recording(table_.vcpus[i]);
 }
@@ -307,7 +317,7 @@ void Tracer::stop_recording(Vcpu& vcpu) {
     session_->put(vcpu.take_block());
 }
 
-void Tracer::finish(std::int32_t exit_status) {
+void Tracer::finish(std::int32_t exit_status, int signal) {
     if (finished_) return;
     finished_ = true;
     stop_recording();
@@ -320,7 +330,13 @@ void Tracer::finish(std::int32_t exit_status) {
     }
     summary.total_instructions = summary.instructions + untraced_instructions;
     summary.exit_status = exit_status;
-    const int error = session_->finish(summary);
+    TraceEnd end;
+    if (budget_used_) {
+        end = {EndKind::budget, options_.accesses};
+    } else if (signal != 0) {
+        end = {EndKind::signal, static_cast<std::uint64_t>(signal)};
+    }
+    const int error = session_->finish(summary, end);
     report(options_.status, "finished " + std::to_string(error) + " " +
                                 std::to_string(summary.accesses) + " " +
                                 std::to_string(summary.instructions) + " " +
@@ -367,7 +383,7 @@ void Tracer::begin_in_child(unsigned index) {
     phases_.clear();
     heap_known_ = 0;
     files_known_ = false;
-    finished_ = false;
+    budget_used_ = finished_ = false;
     open_session();
     begin_thread(index);
     know_advice(table_.vcpus[index]);

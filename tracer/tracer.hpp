@@ -67,12 +67,16 @@ class Tracer {
     void system_call(Vcpu& vcpu, const SystemCall& call);
     void system_call_returned(Vcpu& vcpu, std::int64_t result);
 
+    // Tells the driver how many accesses the process has made so far: before a fork and after a
+    // wait, so that it knows what a process did while its children ran.
+    void report_work();
+
     // Records what the other threads hold, while all of them are stopped, and nothing more.
     void stop_recording();
     // The same for one thread, which calls it itself or is stopped.
     void stop_recording(Vcpu& vcpu);
-    // The process ends with this status (as a shell states it).
-    void finish(std::int32_t exit_status);
+    // The process ends with this status (as a shell states it), or a signal ends it.
+    void finish(std::int32_t exit_status, int signal = 0);
 
     // These three do what those of the session do.
     bool start_writer(bool (*start_thread)(void (*work)(void*), void* argument)) {
@@ -170,6 +174,7 @@ class Tracer {
     std::map<std::string, std::uint32_t> places_;
     std::uint64_t heap_start_ = 0, heap_known_ = 0;
     std::atomic<bool> in_child_{false};
+    std::atomic<bool> budget_used_{false};
     bool finished_ = false;
 };
 

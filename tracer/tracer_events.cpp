@@ -1,5 +1,7 @@
 // The events that the tracer records beside accesses: objects, regions, the address space, meetings
 // of threads, and pages that lose their frames.
+#include <sched.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -183,7 +185,13 @@ void Tracer::system_call(Vcpu& vcpu, const SystemCall& call) {
             else if (met_)
                 sync(vcpu);
             break;
+        case nr::fork:
+        case nr::vfork:
+            report_work();
+            break;
         case nr::clone:
+            if ((call.argument[0] & CLONE_THREAD) == 0) report_work();
+            [[fallthrough]];
         case nr::clone3:
             sync(vcpu);
             break;
@@ -210,8 +218,12 @@ void Tracer::unmap(Vcpu& vcpu, const SystemCall& call) {
 
 void Tracer::system_call_returned(Vcpu& vcpu, std::int64_t result) {
     __atomic_store_n(&vcpu.waits, false, __ATOMIC_RELAXED);
-    if (vcpu.block == nullptr) return;
+    if (vcpu.thread == nullptr) return;
     const SystemCall& call = vcpu.thread->call;
+    const bool child_ended =
+        (call.number == nr::wait4 && result > 0) || (call.number == nr::waitid && result == 0);
+    if (child_ended) report_work();
+    if (vcpu.block == nullptr) return;
     if (call.number == nr::futex && met_ && !wakes(call.argument[1])) sync(vcpu);
     const std::unique_lock lock(mutex_, std::defer_lock);
     page_events(call, result, space_, [&](const Event& event) {

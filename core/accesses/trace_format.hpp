@@ -34,7 +34,23 @@ struct TraceHeader {
     // Where the process could run when it was traced, as four lists of numbers: its CPUs, all CPUs,
     // the NUMA nodes of its CPUs, and those of all CPUs. Unknown if empty.
     std::string bound{};
-    std::string rank{};  // its number in its MPI job; empty if it has none
+    std::string rank{};    // its number in its MPI job; empty if it has none
+    std::string chosen{};  // the options that chose a part of the run; empty if none did
+};
+
+// Why nothing more was recorded.
+enum class EndKind : std::uint8_t {
+    program,  // it ran to its end
+    budget,   // the accesses that were asked for are in the trace
+    file,     // it could not grow
+    signal,   // one ended the program
+    memory,   // the kernel ended the program because memory was full
+};
+
+struct TraceEnd {
+    EndKind kind = EndKind::program;
+    std::uint64_t detail = 0;  // budget: accesses; file: errno; signal: its number
+    friend bool operator==(const TraceEnd&, const TraceEnd&) = default;
 };
 
 // Last chunk of a complete file.
@@ -183,8 +199,10 @@ enum class Tag : std::uint8_t {
     instruction_sample,
     file,  // definitions
     bound,
-    rank,   // header
-    place,  // definitions
+    rank,    // header
+    place,   // definitions
+    end,     // summary
+    chosen,  // header
 };
 
 }  // namespace pagelens

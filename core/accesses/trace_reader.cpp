@@ -294,7 +294,7 @@ bool TraceReader::take_fields(ChunkType type, std::span<const std::uint8_t> payl
 
 // An unknown tag is of a later version that only added it.
 bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> body) {
-    if (tag > static_cast<std::uint64_t>(Tag::place)) return true;
+    if (tag > static_cast<std::uint64_t>(Tag::chosen)) return true;
     const bool of_summary =
         static_cast<Tag>(tag) >= Tag::instructions && static_cast<Tag>(tag) <= Tag::exit_status;
     if (of_summary && !summary_) return false;
@@ -376,6 +376,16 @@ bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> bo
         case Tag::rank:
             header_.rank = text(body);
             break;
+        case Tag::chosen:
+            header_.chosen = text(body);
+            break;
+        case Tag::end: {
+            const std::uint64_t kind = from.varint();
+            const std::uint64_t detail = from.varint();
+            if (kind <= static_cast<std::uint64_t>(EndKind::memory))
+                end_ = TraceEnd{static_cast<EndKind>(kind), detail};
+            break;
+        }
         case Tag::instruction_sample:
             samples_.push_back(sample(from));
             break;

@@ -90,6 +90,9 @@ class TraceReader {
 
     [[nodiscard]] const TraceHeader& header() const { return header_; }
     [[nodiscard]] const std::optional<TraceSummary>& summary() const { return summary_; }
+    // What ended the recording. It is unknown in a trace of an older version, and in one whose end
+    // is missing unless somebody appended it.
+    [[nodiscard]] const std::optional<TraceEnd>& end() const { return end_; }
     [[nodiscard]] const std::vector<ModuleDefinition>& modules() const { return modules_; }
     [[nodiscard]] const std::vector<CallSiteDefinition>& call_sites() const { return call_sites_; }
     [[nodiscard]] const std::vector<PhaseDefinition>& phases() const { return phases_; }
@@ -125,6 +128,7 @@ class TraceReader {
     std::uint64_t event_bytes_ = 0;
     TraceHeader header_;
     std::optional<TraceSummary> summary_;
+    std::optional<TraceEnd> end_;
     std::vector<ModuleDefinition> modules_;
     std::vector<CallSiteDefinition> call_sites_;
     std::vector<PhaseDefinition> phases_;

@@ -1,7 +1,10 @@
 #include "core/accesses/trace_writer.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <initializer_list>
 #include <utility>
@@ -38,6 +41,10 @@ std::uint64_t in_proportion(std::uint64_t count, std::uint64_t part, std::uint64
     if (whole == 0) return 0;
     const double share = static_cast<double>(part) / static_cast<double>(whole);
     return static_cast<std::uint64_t>(share * static_cast<double>(count) + 0.5);
+}
+
+Bytes end_body(TraceEnd end) {
+    return varint_body({static_cast<std::uint64_t>(end.kind), end.detail});
 }
 
 // The chunk as it stands in the file: frame, compressed payload.
@@ -133,6 +140,7 @@ TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header) : f
               varint_body({header.page_filter.sets, header.page_filter.ways}));
     if (!header.bound.empty()) add_field(ChunkType::header, Tag::bound, text_body(header.bound));
     if (!header.rank.empty()) add_field(ChunkType::header, Tag::rank, text_body(header.rank));
+    if (!header.chosen.empty()) add_field(ChunkType::header, Tag::chosen, text_body(header.chosen));
     write_fields();
 }
 
@@ -218,12 +226,12 @@ void TraceWriter::define(const InstructionSample& sample) {
 
 void TraceWriter::warn(std::string_view text) { add_definition(Tag::warning, text_body(text)); }
 
-TraceSummary TraceWriter::finish(TraceSummary summary) {
+TraceSummary TraceWriter::finish(TraceSummary summary, TraceEnd end) {
     for (const auto& [id, encoder] : encoders_) encoder->flush();
     const std::lock_guard lock(mutex_);
     if (error() == 0) write_fields();
     if (error() == 0) {
-        if (const int failed = append_summary(summary); failed != 0) fail(failed);
+        if (const int failed = append_summary(summary, end); failed != 0) fail(failed);
     }
     const int why = error();
     if (why == ENOSPC || why == EDQUOT || why == EFBIG) summary = finish_cut(summary);
@@ -232,7 +240,7 @@ TraceSummary TraceWriter::finish(TraceSummary summary) {
     return summary;
 }
 
-int TraceWriter::append_summary(const TraceSummary& summary) {
+int TraceWriter::append_summary(const TraceSummary& summary, TraceEnd end) {
     const auto add = [this](Tag tag, std::uint64_t value) {
         add_field(ChunkType::summary, tag, varint_body({value}));
     };
@@ -240,12 +248,14 @@ int TraceWriter::append_summary(const TraceSummary& summary) {
     add(Tag::accesses, summary.accesses);
     if (summary.total_instructions) add(Tag::total_instructions, *summary.total_instructions);
     add(Tag::exit_status, zigzag(static_cast<std::uint64_t>(std::int64_t{summary.exit_status})));
+    add_field(ChunkType::summary, Tag::end, end_body(end));
     return file_.append(end_of_fields());
 }
 
 // The last chunks make room until the summary fits. A trace without a chunk is of no use.
 TraceSummary TraceWriter::finish_cut(TraceSummary summary) {
     const TraceSummary whole = summary;
+    const auto why = static_cast<std::uint64_t>(error());
     std::uint64_t end = bytes_written();
     for (; !chunks_.empty(); chunks_.pop_back()) {
         std::uint64_t held = 0;
@@ -254,7 +264,7 @@ TraceSummary TraceWriter::finish_cut(TraceSummary summary) {
         summary.accesses = in_proportion(whole.accesses, summary.instructions, whole.instructions);
         fields_.clear();
         if (file_.cut(end) != 0) break;
-        readable_ = append_summary(summary) == 0;
+        readable_ = append_summary(summary, {EndKind::file, why}) == 0;
         if (readable_) return summary;
         end = chunks_.back().begin;
     }
@@ -315,6 +325,21 @@ bool TraceWriter::append_to_file(std::span<const std::uint8_t> bytes) {
     }
     bytes_.fetch_add(bytes.size(), std::memory_order_relaxed);
     return true;
+}
+
+int append_end(const std::string& path, std::uint64_t bytes, TraceEnd end) {
+    const Bytes body = end_body(end);
+    Bytes field = varint_body({static_cast<std::uint64_t>(Tag::end), body.size()});
+    field.insert(field.end(), body.begin(), body.end());
+    ChunkFrame frame{};
+    frame.type = static_cast<std::uint32_t>(ChunkType::definitions);
+    Compressor compressor;
+    const Bytes chunk = make_chunk(compressor, frame, field);
+    if (::truncate(path.c_str(), static_cast<::off_t>(bytes)) != 0) return errno;
+    std::FILE* const file = std::fopen(path.c_str(), "ab");
+    if (file == nullptr) return errno;
+    const bool written = std::fwrite(chunk.data(), 1, chunk.size(), file) == chunk.size();
+    return std::fclose(file) == 0 && written ? 0 : errno;
 }
 
 }  // namespace pagelens

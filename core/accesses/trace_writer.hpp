@@ -86,8 +86,8 @@ class TraceWriter {
 
     // Flushes every encoder, writes the summary and closes. No encoder may be in use. Returns the
     // summary as it was written: of a trace that was cut, its accesses are in proportion to the
-    // instructions.
-    TraceSummary finish(TraceSummary summary);
+    // instructions. `end` is what ended the recording, if the file could grow up to there.
+    TraceSummary finish(TraceSummary summary, TraceEnd end = {});
 
     // Returns whether the file is whole, or was cut and then finished.
     [[nodiscard]] bool readable() const { return readable_; }
@@ -114,7 +114,7 @@ class TraceWriter {
     void write_fields();
     std::vector<std::uint8_t> end_of_fields();  // the chunk of those that wait
     bool append_to_file(std::span<const std::uint8_t> bytes);
-    int append_summary(const TraceSummary& summary);
+    int append_summary(const TraceSummary& summary, TraceEnd end);
     TraceSummary finish_cut(TraceSummary summary);
 
     // A chunk of events in the file.
@@ -133,5 +133,9 @@ class TraceWriter {
     ChunkType fields_type_ = ChunkType::header;
     std::map<std::uint32_t, std::unique_ptr<ThreadEncoder>> encoders_;
 };
+
+// Says why the end of a trace is missing: cuts the file behind its last whole chunk, at `bytes`,
+// and appends a chunk with `end`. Returns errno or 0.
+int append_end(const std::string& path, std::uint64_t bytes, TraceEnd end);
 
 }  // namespace pagelens

@@ -15,6 +15,7 @@ from .trace import (
     is_trace as is_trace,
     open_trace as open_trace,
 )
+from .trace_end import end_in_words as end_in_words
 from .trace_notes import (
     describe as describe,
     describe_end as describe_end,

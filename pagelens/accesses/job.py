@@ -95,11 +95,14 @@ class JobWorkload(Workload):
         self._file_numbers = _united_files(self.traces)
         self.shared_bytes = FRAME_BYTES * len({page for numbers in self._file_numbers for page in numbers})
         self.share_seen = _share_seen(self.traces)
+        self.cut_by = " ".join(
+            _united_words(self.numbers, [[of.cut_by] * bool(of.cut_by) for of in self.traces])
+        )
         self.instruction_set = self.traces[0].instruction_set
         fetched = sum(trace.survey.lines_fetched for trace in self._of_rank)
         zero = sum(trace.survey.lines_of_zero_page for trace in self._of_rank)
         self.share_of_zero_page = zero / max(1, fetched)
-        self.warnings = [*self._missing(), *_united_warnings(self.numbers, self.traces)]
+        self.warnings = [*self._missing(), *_united_words(self.numbers, [of.warnings for of in self.traces])]
         self.statements = self._statements()
         bound = [parse_binding(trace.trace.bound, trace.survey.instructions) for trace in self.traces]
         self.binding, self.crowding = binding_notes(bound), crowding(bound)
@@ -114,6 +117,13 @@ class JobWorkload(Workload):
         """The decoded samples of all traces. They are decoded when they are first used."""
         return decode_samples([trace.sampled(self._phases_of(trace)) for trace in self.traces])
 
+    @property
+    def may_be_in_turn(self) -> bool:
+        """Whether the traces are of different programs, and do not say that these ran side by side."""
+        programs = {trace.name for trace in self.traces}
+        stated = any(trace.trace.rank for trace in self.traces) or self._rounds.meetings
+        return len(programs) > 1 and not stated and not self._rounds.has_waits.any()
+
     def filled(self, ranks: int) -> JobWorkload:
         """Return a job of so many ranks. Where they are more, they are copies of the traced ones in turn."""
         return self if ranks == self.processes else JobWorkload(self.traces, ranks)
@@ -122,7 +132,7 @@ class JobWorkload(Workload):
         """Return what differs between the traced ranks: instructions, lines and bytes, counted."""
         every = {
             "instructions": [float(sum(trace.survey.instructions)) for trace in self.traces],
-            "lines past the first filter": [float(trace.survey.lines_fetched) for trace in self.traces],
+            "lines fetched into L1": [float(trace.survey.lines_fetched) for trace in self.traces],
             RESIDENT: [float(trace.footprint_bytes) for trace in self.traces],
         }
         return {
@@ -286,6 +296,11 @@ class JobWorkload(Workload):
         if len(programs) > 1:
             each = "; ".join(f"{name}: {_ranks(ranks)}" for name, ranks in programs.items())
             found.append(f"The ranks run different programs ({each}).")
+            if self.may_be_in_turn:
+                found.append(
+                    "Nothing in the traces says that they ran side by side. If they ran one after another, "
+                    "explain each trace alone."
+                )
         if helping := sum(helpers(trace.survey.instructions) for trace in self._of_rank):
             found.append(
                 f"Of the {self.threads} threads of all ranks, {helping} "
@@ -378,15 +393,13 @@ def _numbers(traces: Sequence[TraceWorkload]) -> list[int]:
     return stated if len(set(stated)) == len(traces) else list(range(len(traces)))
 
 
-def _united_warnings(numbers: Sequence[int], traces: Sequence[TraceWorkload]) -> list[str]:
-    """Return each warning once, with the ranks that have it where these are not all."""
+def _united_words(numbers: Sequence[int], words: Sequence[Sequence[str]]) -> list[str]:
+    """Return what is said of each rank once, with the ranks that it is said of where these are not all."""
     ranks: defaultdict[str, list[int]] = defaultdict(list)
-    for rank, trace in zip(numbers, traces, strict=True):
-        for warning in dict.fromkeys(trace.warnings):
-            ranks[warning].append(rank)
-    return [
-        warning if len(of) == len(traces) else f"{_ranks(of)}: {warning}" for warning, of in ranks.items()
-    ]
+    for rank, said in zip(numbers, words, strict=True):
+        for text in dict.fromkeys(said):
+            ranks[text].append(rank)
+    return [text if len(of) == len(words) else f"{_ranks(of)}: {text}" for text, of in ranks.items()]
 
 
 def _ranks(ranks: Sequence[int]) -> str:

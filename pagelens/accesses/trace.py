@@ -18,6 +18,7 @@ from pagelens.accesses.region_names import region_text
 from pagelens.accesses.sampled_code import SampledCode, SampledTrace, decode_samples
 from pagelens.accesses.site_groups import group_sites
 from pagelens.accesses.symbols import LoadedModule, Symbolizer, Variable
+from pagelens.accesses.trace_end import cut_in_words, end_in_words
 from pagelens.accesses.workload import (
     ALL_SETS,
     Cut,
@@ -125,10 +126,14 @@ class TraceWorkload(Workload):
         self.share_seen = _share_seen(trace.summary)
         self.instruction_set = "x86-64" if trace.producer.startswith("pagelens tracer ") else None
         self.warnings += self.survey.warnings
+        self.cut_by = cut_in_words(trace) if (self.share_seen or 1) < 1 else ""
         if (damage := trace.damage) is not None:
+            what = damage.what if trace.end is None else end_in_words(trace.end)
             self.warnings.append(
-                f"{printable(path)} is not complete: {damage.what} (byte {damage.position}); used up to there"
+                f"{printable(path)} is not complete: {what} (byte {damage.position}); used up to there"
             )
+        elif trace.end is not None and trace.end.kind == _core.EndKind.signal:
+            self.warnings.append(f"{printable(path)}: {end_in_words(trace.end)}")
         self.objects = names.objects(self.survey)
 
     @property

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pagelens.accesses.trace_result import FEW, TraceResult, remedy_of
+from pagelens.accesses.trace_end import name_of_signal, remedy_of
+from pagelens.accesses.trace_result import FEW, TraceResult
 from pagelens.accesses.tracer import TraceRequest
 
 
@@ -58,11 +59,13 @@ def _left_out(result: TraceResult) -> str | None:
     kept, made = result.kept, sum(program.accesses for program in result.programs)
     if kept is not None and result.together:
         its = sum(program.accesses for program in result.together)
+        starter = next(program for program in result.programs if program.program == kept.program)
+        waited = starter not in result.together and starter.accesses >= FEW * kept.accesses
         return (
             f"{len(result.together)} processes of {Path(kept.program).name} ran side by side, and are "
             f"explained as the ranks of one job; they made {its / made:.0%} of all accesses of the program "
             "and its children"
-        )
+        ) + ("; the process that started them did little meanwhile, and is left out" if waited else "")
     if kept is None or (kept is result.programs[0] and kept.accesses >= (1 - FEW) * made):
         return None
     share = f" ({kept.accesses / made:.0%})" if made else ""
@@ -97,9 +100,10 @@ def describe_end(result: TraceResult, request: TraceRequest) -> Iterator[str]:
     if (why := refused_instruction(result, request)) is not None:
         yield why
     elif result.exit_status < 0:
-        name = signal.Signals(-result.exit_status).name
+        name = name_of_signal(-result.exit_status)
         held = "what it did until then" if result.complete else "what had been written by then, not the last"
-        yield f"{request.command[0]} was killed by {name}; {result.path} holds {held}"
+        full = ", and the kernel killed a process because memory was full" if result.memory_was_full else ""
+        yield f"{request.command[0]} was killed by {name}{full}; {result.path} holds {held}"
 
 
 def end_lines(result: TraceResult, stdout: bool = False) -> None:

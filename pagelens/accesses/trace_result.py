@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
 
 from pagelens.accesses.system_limits import limit_of_memory
+from pagelens.accesses.trace_end import end_of_killed, remedy_of, state_end
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
 
@@ -35,6 +35,7 @@ class TracedProgram:
     total_instructions: int = 0
     began: int = 0  # of all that was reported, in its order
     ended: int | None = None  # None: the tracer did not see it
+    made: list[tuple[int, int]] = field(default_factory=list)  # its accesses by then, at some of these times
 
     @property
     def weight(self) -> tuple[int, int]:
@@ -43,6 +44,17 @@ class TracedProgram:
             return self.accesses, self.path.stat().st_size
         except OSError:
             return -1, -1
+
+    def accesses_beside(self, others: Sequence[TracedProgram]) -> int:
+        """Return how many accesses it made from the first beginning to the last end of others, at most.
+
+        A process says how many it has made before each fork and after each child that it waited for.
+        """
+        first = min(other.began for other in others)
+        last = max(other.ended or other.began for other in others)
+        before = max((of for when, of in self.made if when < first), default=0)
+        after = min((of for when, of in self.made if when > last), default=self.accesses)
+        return after - before
 
 
 @dataclass(slots=True)
@@ -57,6 +69,7 @@ class TraceResult:
     total_instructions: int = 0
     untraced_children: dict[int, str] = field(default_factory=dict)  # process id: program
     unsupported: Unsupported | None = None  # the instruction that the emulator does not execute
+    memory_was_full: bool = False  # the kernel killed some process meanwhile for that reason
     interrupted: bool = False  # Ctrl-C was pressed meanwhile, whatever the program made of it
     programs: list[TracedProgram] = field(default_factory=list)  # all that have a trace, in their order
     kept: TracedProgram | None = None  # the one whose trace is at `path`
@@ -114,6 +127,8 @@ def read_status(text: str, pid: int, result: TraceResult, began: bool = True) ->
     for program in programs:
         if partial_of(program.path).exists() and _has_ended(program.process):
             partial_of(program.path).rename(program.path)
+            if program.process == pid and result.exit_status < 0:
+                state_end(program.path, end_of_killed(-result.exit_status, result.memory_was_full))
     for program in programs:
         if program.error and not program.path.exists():
             reason = f"{os.strerror(program.error)}; {remedy_of(program.error)}"
@@ -145,6 +160,8 @@ def _programs(facts: Sequence[Sequence[str]], result: TraceResult) -> tuple[list
                 int, details.split()
             )
             program.complete, program.ended = True, number
+        elif what == "made":
+            running[process].made.append((number, int(details)))
         elif what == "line":
             descriptor, time, unfinished = map(int, details.split())
             last_line[descriptor] = max(last_line.get(descriptor, (0, False)), (time, bool(unfinished)))
@@ -166,6 +183,12 @@ def _remove_partial(programs: Sequence[TracedProgram]) -> None:
         partial_of(program.path).unlink(missing_ok=True)
 
 
+def _remove(program: TracedProgram) -> None:
+    """Remove its trace, also if the process still runs: a helper of multiprocessing ends after its parent."""
+    _remove_partial([program])
+    program.path.unlink(missing_ok=True)
+
+
 def keep_busiest(result: TraceResult) -> None:
     """Keep only the trace of the program with the most accesses, as `result.path`."""
     busiest = result.busiest
@@ -173,32 +196,39 @@ def keep_busiest(result: TraceResult) -> None:
         return
     for program in result.programs:
         if program is not busiest:
-            program.path.unlink(missing_ok=True)
+            _remove(program)
     if busiest.path != result.path:
         busiest.path = busiest.path.rename(result.path)
     result.keep(busiest)
 
 
 def ran_together(programs: Sequence[TracedProgram]) -> list[TracedProgram]:
-    """Return the busiest process and the forks of its program that ran beside it and each other, if any did.
+    """Return the processes of the busiest one's program that ran side by side, if there are several.
 
-    Forks with fewer than `FEW` of its accesses are left out. A process that executed a program is no fork,
-    but may be the one that forked the others.
+    They are forks, or have executed that program anew, as Python's multiprocessing lets them ("spawn"). One
+    with fewer than `FEW` of the accesses of the busiest is left out. So is the one that started the others
+    if it made so few while they ran. It is explained alone if it made more than all of them.
     """
-    of_process = Counter(program.process for program in programs)
+    names: defaultdict[int, set[str]] = defaultdict(set)
+    for program in programs:
+        names[program.process].add(program.program)
     in_order = sorted(programs, key=lambda program: program.weight, reverse=True)
     named = [program for program in programs if program.program == in_order[0].program]
-    chosen: list[TracedProgram] = []
+    starter = min(named, key=lambda program: program.began)
+    workers: list[TracedProgram] = []
     for program in in_order:
-        is_fork = program in named and of_process[program.process] == 1
-        has_forked = program is named[0]
-        if program.ended is None or program.accesses < FEW * in_order[0].accesses:
-            continue
-        if (is_fork or has_forked) and all(_overlap(program, other) for other in chosen):
-            chosen.append(program)
-    if len(chosen) < 2 or chosen[0] is not in_order[0]:
+        alike = program in named and program is not starter and len(names[program.process]) == 1
+        few = bool(workers) and program.accesses < FEW * workers[0].accesses
+        if alike and program.ended is not None and not few and all(_overlap(program, w) for w in workers):
+            workers.append(program)
+    if not workers or in_order[0] not in (starter, workers[0]) or starter.ended is None:
         return []
-    return sorted(chosen, key=lambda program: program.began)
+    beside = all(_overlap(starter, worker) for worker in workers) and starter.accesses_beside(workers)
+    if beside >= FEW * workers[0].accesses:
+        return sorted([starter, *workers], key=lambda program: program.began)
+    if len(workers) < 2 or starter.accesses > sum(worker.accesses for worker in workers):
+        return []
+    return sorted(workers, key=lambda program: program.began)
 
 
 def keep_together(result: TraceResult) -> None:
@@ -214,7 +244,7 @@ def keep_together(result: TraceResult) -> None:
         old.unlink()
     for program in result.programs:
         if program not in result.together:
-            program.path.unlink(missing_ok=True)
+            _remove(program)
     for number, program in enumerate(result.together):
         name = f"{stem}.process-{number}{result.path.suffix}"
         program.path = program.path.rename(result.path.with_name(name))
@@ -228,16 +258,6 @@ def _overlap(one: TracedProgram, other: TracedProgram) -> bool:
     assert one.ended is not None
     assert other.ended is not None
     return one.began < other.ended and other.began < one.ended
-
-
-def remedy_of(error: int) -> str:
-    """Return what a user can do about a file that could not be written."""
-    return {
-        errno.ENOSPC: "free some space, choose another folder or lower --accesses",
-        errno.EDQUOT: "free some of your quota, choose another folder or lower --accesses",
-        errno.EFBIG: "raise the limit of a file's size (ulimit -f) or lower --accesses",
-        errno.EIO: "the disk or its file system failed; choose another folder",
-    }.get(error, "choose another folder")
 
 
 def _has_ended(process: int) -> bool:

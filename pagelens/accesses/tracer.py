@@ -21,6 +21,7 @@ from pagelens.accesses.engine_choice import Engine, choose_engine
 from pagelens.accesses.preloading import preloaded
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.accesses.system_limits import check_system
+from pagelens.accesses.trace_end import memory_kills
 from pagelens.accesses.trace_result import TraceResult, keep_busiest, keep_together, partial_of, read_status
 from pagelens.errors import Failure, UsageError
 from pagelens.host.output_name import checked_output, expand_rank, rank_in_words
@@ -79,6 +80,7 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
     check_system()
     output = expand_rank(request.output, os.environ)
     path = checked_output(output)
+    killed_before = memory_kills()
     with tempfile.NamedTemporaryFile(prefix="pagelens-", suffix=".status") as status:
         start = _start_of(engine, request, program, output, Path(status.name))
         with SignalsHandedOn() as signals:
@@ -95,6 +97,7 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
         )
     result = TraceResult(path, exit_status)
     result.interrupted = signal.SIGINT in signals.seen
+    result.memory_was_full = memory_kills() > killed_before
     result.engine_note = note
     read_status(text, process.pid, result, began=not signals.ended_early)
     if request.follow_exec is None:
@@ -198,6 +201,8 @@ def _tracer_options(
         options["child_output"] = _child_output(Path(output).absolute())
     if request.region is not None:
         options["region"] = request.region
+    if chosen := _chosen_part(request):
+        options["chosen"] = chosen
     if request.from_function is not None:
         # This import loads numpy, so only users who name a function wait for it.
         from pagelens.accesses.named_function import find_function
@@ -205,6 +210,12 @@ def _tracer_options(
         file, address = find_function(program.path, request.from_function)
         options |= {"function_file": file, "function_address": address}
     return options
+
+
+def _chosen_part(request: TraceRequest) -> str:
+    """Return the options that choose a part of the run, as they are typed."""
+    given = {"--skip": request.skip, "--from-function": request.from_function, "--region": request.region}
+    return " ".join(f"{option} {value}" for option, value in given.items() if value)
 
 
 def _command_line(program: GuestProgram, emulator: Emulator, plugin: str, preload: str) -> list[str]:

@@ -23,9 +23,6 @@ from pagelens.units import format_binary_size
 ALL_SETS = (1 << 64) - 1
 KERNEL = 0  # the object that pages are cleared for, where nothing else is known
 
-# A trace does not say why it has only a part of its run.
-WHAT_CUTS = "A budget (--accesses), a chosen part or a full disk cuts a trace."
-
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -131,6 +128,7 @@ class Workload(ABC):
     threads: int  # of all processes
     footprint_bytes: int  # peak resident, of all processes of one copy
     share_seen: float | None  # the share of the program's instructions; None where it is not known
+    cut_by: str = ""  # why a trace has only this share: sentences; empty if all of it was traced or declared
     shared_bytes: int = 0  # the bytes of files that it reads through mappings, which all ranks share
     # The share of fetched lines whose anonymous memory was never written before.
     share_of_zero_page: float = 0.0

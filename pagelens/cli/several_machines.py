@@ -1,7 +1,6 @@
 """Explains one program on several machines, which `explain --machine A,B` names."""
 
 import os
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from pagelens.cli.source import OUTPUT, Source, choose_source, name_of, name_of_
 from pagelens.errors import Interrupted, PagelensError, UsageError
 from pagelens.explain import Explanation, write_outputs
 from pagelens.machine import HERE, choose_machine
-from pagelens.spelling import printable
+from pagelens.spelling import typed
 
 
 class OnMachine(NamedTuple):
@@ -77,13 +76,14 @@ def explain_on(
         name = name_of_declared(workload, size) if workload else name_of(target).removesuffix(".trace")
         output = OUTPUT / name
     found = OnMachines()
+    smallest = min(machines, key=lambda machine: machine.cores.count.value)
     for number, machine in enumerate(machines, 1):
         if not quiet and sys.stderr.isatty():
             print(f"{machine.name} ({number} of {len(machines)}):", file=sys.stderr)
         folder = output / machine.name
         try:
             with choose_source(
-                "explain", request, workload, size, machine, ranks, None, folder, quiet
+                "explain", request, workload, size, machine, ranks, None, folder, quiet, smallest=smallest
             ) as source:
                 if isinstance(source.program, TraceWorkload):
                     request = replace(request, command=[str(source.program.path)])
@@ -115,12 +115,12 @@ def how_elsewhere(
 ) -> tuple[str, str]:
     """Return the parts of a command that explains the same program on this machine and on another one."""
     if workload is not None:
-        what = f"--workload {workload} --size {shlex.quote(size or '')}"
+        what = f"--workload {workload} --size {typed(size or '')}"
     elif isinstance(program, TraceWorkload):
-        what = printable(shlex.quote(str(program.path)))
+        what = typed(program.path)
     else:
         what = "TRACE..."
         traces = sorted(of.path for of in program.traces) if isinstance(program, JobWorkload) else []
         if traces and sorted(traces[0].parent.glob("*.trace")) == traces:
-            what = f"{printable(shlex.quote(str(traces[0].parent)))}/*.trace"
+            what = f"{typed(traces[0].parent)}/*.trace"
     return f"pagelens explain {what}", f"--machine {machine or HERE},NAME"

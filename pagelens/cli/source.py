@@ -59,11 +59,13 @@ def choose_source(
     cut_of: CutOf | None = None,
     rank: LaunchedRank | None = None,
     is_here: bool = False,
+    smallest: Machine | None = None,
 ) -> AbstractContextManager[Source]:
     """Return declared loops if they are named, else the trace or program that the request names.
 
     `cut_of` is that of `open_trace`. With a `rank`, the program is that of its job on this node. If the
-    machine `is_here`, the user named none, and the job may have more threads than it has cores. Raises
+    machine `is_here`, the user named none, and the job may have more threads than it has cores. Of several
+    machines, the `smallest` decides whether processes that ran side by side are explained as a job. Raises
     UsageError if both or none are given ("nothing to `purpose`"), and for options that belong to the other
     one.
     """
@@ -76,7 +78,9 @@ def choose_source(
             f"nothing to {purpose}; give a trace, '-- PROGRAM ARGS...' or --workload NAME --size SIZE"
         )
     _refuse("a program or trace", {"--size": size})
-    return trace_or_open(target, machine, ranks, full_size, output, request, quiet, cut_of, rank, is_here)
+    return trace_or_open(
+        target, machine, ranks, full_size, output, request, quiet, cut_of, rank, is_here, smallest
+    )
 
 
 def _refuse(what: str, others: Mapping[str, object]) -> None:
@@ -118,12 +122,13 @@ def trace_or_open(
     cut_of: CutOf | None = None,
     rank: LaunchedRank | None = None,
     is_here: bool = False,
+    smallest: Machine | None = None,
 ) -> Iterator[Source]:
     """Yield the trace or traces that `target` names, else its program, traced as `request` says.
 
     A new trace is kept in the directory of the results. While the context is entered, that directory is this
-    process's alone. The progress of the tracing is shown on a terminal, unless `quiet`. `cut_of` and
-    `is_here` are those of `choose_source`.
+    process's alone. The progress of the tracing is shown on a terminal, unless `quiet`. `cut_of`, `is_here`
+    and `smallest` are those of `choose_source`.
     """
     path = Path(target[0])
     if is_trace(path):
@@ -150,7 +155,8 @@ def trace_or_open(
             yield _fill(trace(paths[0], cut_of, machine, not quiet), machine, ranks, full_size, directory)
             return
         together = traces(paths, machine, progress=not quiet)
-        yield _fill(*job_or_busiest(together, machine, is_here), ranks, full_size, directory)
+        program, larger = job_or_busiest(together, smallest or machine, is_here)
+        yield _fill(program, larger if is_here else machine, ranks, full_size, directory)
 
 
 def name_of(program: Path) -> str:
@@ -295,7 +301,14 @@ def _opened(target: Sequence[str], cut_of: CutOf | None, machine: Machine, quiet
         if not is_trace(Path(other)):
             raise UsageError(f"{target[0]}: is a trace, and {other} behind it is none; leave it out")
     in_order: list[str | os.PathLike[str]] = [*sorted(target, key=_numbers_apart)]
-    return traces(in_order, machine, progress=not quiet)
+    job = traces(in_order, machine, progress=not quiet)
+    if job.may_be_in_turn:
+        print(
+            f"pagelens: these {len(target)} traces are of different programs, and are taken to run side by "
+            "side; if they ran one after another, explain each trace alone",
+            file=sys.stderr,
+        )
+    return job
 
 
 def _numbers_apart(name: str) -> list[tuple[bool, int, str]]:

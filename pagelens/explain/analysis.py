@@ -81,6 +81,7 @@ def explain(
         phase=ensemble.phase,
         phases=list(workload.phases),
         share_seen=workload.share_seen,
+        cut_by=workload.cut_by,
         instruction_set=workload.instruction_set,
         shared_bytes=workload.shared_bytes,
         share_of_zero_page=workload.share_of_zero_page,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from pagelens.accesses.workload import WHAT_CUTS
 from pagelens.explain.assumption_words import assumed_in_words
 from pagelens.explain.cause_words import (
     causes_in_words,
@@ -425,7 +424,7 @@ def _coverage(program: ProgramRecord) -> list[str]:
     if program.share_seen is not None and program.share_seen < COVERED:
         sentences.append(
             f"Only {percent(program.share_seen)} of the run was traced: what follows is about that part. "
-            f"{WHAT_CUTS}"
+            f"{program.cut_by}".rstrip()
         )
     if program.share_of_zero_page > 1 - COVERED:
         sentences.append(

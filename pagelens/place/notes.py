@@ -1,6 +1,6 @@
 """The notes of a report: what a reader must know to judge its figures."""
 
-from pagelens.accesses.workload import WHAT_CUTS, Workload
+from pagelens.accesses.workload import Workload
 from pagelens.place.analysis import Analysis
 from pagelens.place.plan import MOST_REGIONS
 from pagelens.place.policies import OURS
@@ -30,7 +30,8 @@ def notes_of(program: Workload, analysis: Analysis) -> list[str]:
             f"All {format_binary_size(node)} fit the fast memory; --capacity shows what less of it would do."
         )
     if program.share_seen is not None and program.share_seen < 1:
-        notes.append(f"The trace holds {program.share_seen:.0%} of the program's instructions. {WHAT_CUTS}")
+        held = f"The trace holds {program.share_seen:.0%} of the program's instructions. {program.cut_by}"
+        notes.append(held.rstrip())
     return notes
 
 

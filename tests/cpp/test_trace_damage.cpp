@@ -212,3 +212,28 @@ TEST_CASE("a trace of each version, as it was first written, is read for ever") 
         CHECK(program->lines() == 3000 + 64 + 3000);  // fetched by each thread, written back
     }
 }
+
+TEST_CASE("a trace whose end is missing can say why") {
+    const Bytes whole = small_trace();
+    const TemporaryFile file;
+    write(file.path, std::span(whole).first(whole.size() - 20));  // within the summary
+    const std::optional<TraceFault> damage = TraceReader(file.path).damage();
+    REQUIRE(damage);
+    CHECK_FALSE(TraceReader(file.path).end());
+    CHECK(append_end(file.path, damage->position, {EndKind::signal, 9}) == 0);
+    const TraceReader reader(file.path);
+    CHECK(reader.end() == TraceEnd{EndKind::signal, 9});
+    CHECK_FALSE(reader.summary());
+    REQUIRE(reader.damage());
+    CHECK(reader.damage()->what == "the end of the trace is missing");
+    CHECK(events_in(reader) == 30);
+    CHECK(append_end("/none/trace", 0, {}) == ENOENT);
+}
+
+TEST_CASE("a trace says which budget ended it, and one of an older version nothing") {
+    const TemporaryFile file;
+    TraceWriter writer(file.path, {{{64, 8}}, {16, 4}, "test", "app", {}});
+    writer.finish({}, {EndKind::budget, 500});
+    CHECK(TraceReader(file.path).end() == TraceEnd{EndKind::budget, 500});
+    CHECK_FALSE(TraceReader(PAGELENS_TEST_DATA "/trace-version-2.bin").end());
+}

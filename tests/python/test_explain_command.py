@@ -463,3 +463,31 @@ def test_ctrl_c_gives_the_answer_so_far_and_the_same_command_goes_on(
     assert len(kept) >= 3
     assert not list((tmp_path / "out").rglob("*.partial"))
     assert all((piece / "placements.parquet").exists() for piece in kept)
+
+
+@pytest.mark.parametrize("way", ["fork", "spawn"])
+def test_workers_that_a_program_waits_for_are_a_job(
+    explain: Run, built: Callable[..., Path], way: str
+) -> None:
+    """The program itself made half as many accesses as all workers, but none while they ran."""
+    done = explain("--machine", "small.toml", "--nodes", "2", "--", built("workers"), way, "2")
+    assert done.returncode == 0, done.stderr
+    assert "2 processes of workers_gcc ran side by side" in done.stderr
+    assert "the process that started them did little meanwhile, and is left out" in done.stderr
+
+
+def test_the_order_of_machines_decides_nothing_of_a_program_that_forks(
+    in_process: Run, built: Callable[..., Path], tmp_path: Path
+) -> None:
+    """On one of them, its processes have no cores of their own: the busiest alone is explained on both."""
+    program = built("workers")
+    narrow = MACHINE.replace('name = "small"', 'name = "narrow"')
+    (tmp_path / "small.toml").write_text(MACHINE)
+    (tmp_path / "narrow.toml").write_text(narrow.replace("count = { value = 4", "count = { value = 2"))
+    for order in ("small.toml,narrow.toml", "narrow.toml,small.toml"):
+        done = in_process("explain", "--nodes", "2", "--machine", order, "--", program, "fork", "3")
+        assert done.returncode == 0, done.stderr
+        assert "3 threads in all, more than the 2 cores of narrow" in done.stderr
+        for name in ("small", "narrow"):
+            stated = tmp_path / "pagelens-out" / program.name / name / "explanation.json"
+            assert json.loads(stated.read_text())["program"]["job"] is None

@@ -12,7 +12,7 @@ from subprocess import CompletedProcess
 import numpy as np
 import polars as pl
 import pytest
-from machine_roles import CACHE_MODE, TWO_SOCKETS
+from machine_roles import CACHE_MODE, ONE_NODE_A_SOCKET, TWO_SOCKETS
 from numpy.testing import assert_allclose
 from small_program import MACHINE
 
@@ -119,6 +119,14 @@ def test_each_rank_has_its_own_objects_and_pages(opened: list[TraceWorkload]) ->
     assert lines["field"] / lines["halo"] == pytest.approx((4 + 6 + 4) / 6, rel=0.15)
 
 
+def test_a_setting_with_more_numa_nodes_has_its_own_memories_and_links(opened: list[TraceWorkload]) -> None:
+    """A rank on the second socket has its memory there: on one of the NUMA nodes 4 to 7, not on node 1."""
+    both = simulate(JobWorkload(opened), machine(ONE_NODE_A_SOCKET), ["aged", "aged+nps4"], 1, progress=False)
+    aged, split = ({part.name for part in of.parts} for of in explain(both).numa or [])
+    assert "memory of node 1" in aged
+    assert split & {f"memory of node {node}" for node in range(4, 8)}
+
+
 def test_ranks_fill_up_with_copies_in_turn(opened: list[TraceWorkload]) -> None:
     job, model = JobWorkload(opened), machine(TWO_SOCKETS)
     filled, copies = fill_node(job, model, 6)
@@ -194,7 +202,10 @@ def test_the_command_makes_one_report(folder: Path, pagelens: Run) -> None:
     found = json.loads(done.stdout)
     program = found["program"]
     assert (program["name"], program["ranks"], program["job"]["traced_ranks"]) == ("app+solver", 3, 3)
-    assert program["job"]["statements"][-1].endswith("(app: ranks 0-1; solver: rank 2).")  # 10 after 2
+    *_, which, when = program["job"]["statements"]
+    assert which.endswith("(app: ranks 0-1; solver: rank 2).")  # 10 after 2
+    assert when.endswith("If they ran one after another, explain each trace alone.")
+    assert "these 3 traces are of different programs" in done.stderr
     spread = {of["name"]: of for of in program["job"]["spreads"]}
     assert spread["resident bytes"]["most"] == pytest.approx(12 << 20, rel=0.1)
     assert {o["name"]: o["ranks"] for o in found["objects"]}["halo"] == 1

@@ -16,7 +16,13 @@ from machine_roles import CACHE_MODE, FLAT_MODE
 
 from pagelens.accesses import trace_notes
 from pagelens.accesses.trace import TraceWorkload, open_trace
-from pagelens.accesses.trace_result import TracedProgram, TraceResult, keep_together, read_status
+from pagelens.accesses.trace_result import (
+    TracedProgram,
+    TraceResult,
+    keep_together,
+    ran_together,
+    read_status,
+)
 from pagelens.accesses.tracer import TraceRequest
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
@@ -292,7 +298,8 @@ def processes(path: Path, *of: tuple[int, str, int, int, int | None]) -> list[Tr
             ],
             [],
         ),
-        ([(1, "app", 50, 0, 9), (2, "app", 40, 1, 8), (3, "app", 1, 2, 3), (3, "app", 60, 4, 7)], []),
+        # A child that executes the program anew, as multiprocessing's "spawn" does.
+        ([(1, "app", 50, 0, 9), (2, "app", 40, 1, 8), (3, "app", 1, 2, 3), (3, "app", 60, 4, 7)], [0, 1, 4]),
         ([(1, "app", 60, 0, 9), (2, "app", 40, 1, None)], []),  # nobody saw its end
         ([(1, "app", 30, 0, 9), (2, "app", 30, 1, 5), (2, "tool", 60, 5, 8)], []),  # not of the busiest
     ],
@@ -312,13 +319,38 @@ def test_forks_that_ran_side_by_side_are_kept_together(
     if together:
         assert kept == {f"app.process-{number}.trace": str(began) for number, began in enumerate(together)}
         [line] = trace_notes.describe(result, TraceRequest(["app"], "app.trace"))
-        share = "97%" if len(together) == 3 else "99%"
+        its, made = (sum(p.accesses for p in each) for each in (result.together, programs))
+        share = f"{its / made:.0%}"
         assert line == (
             f"{len(together)} processes of app ran side by side, and are explained as the ranks of one job; "
             f"they made {share} of all accesses of the program and its children"
         )
     else:
         assert set(kept) == {"app.trace", "app.process-7.trace"}
+
+
+@pytest.mark.parametrize(
+    ("made", "together"),
+    [
+        ([(1, 80), (8, 81)], [2, 3]),  # it waits while the others run
+        ([(1, 10), (8, 81)], [0, 2, 3]),  # it works beside them
+        (
+            [(1, 80), (5, 81)],
+            [0, 2, 3],
+        ),  # one child ended before the others, and nothing is known of the rest
+        ([], [0, 2, 3]),
+    ],
+)
+def test_a_process_that_waits_for_those_that_it_started_is_no_rank(
+    made: list[tuple[int, int]], together: Sequence[int], tmp_path: Path
+) -> None:
+    programs = processes(tmp_path, (1, "app", 90, 0, 9), (2, "app", 60, 2, 6), (3, "app", 60, 3, 7))
+    programs[0].made = made
+    found = ran_together(programs)
+    assert [program.began for program in found] == together
+    result = TraceResult(programs[1].path, 0, programs=programs, kept=programs[1], together=found)
+    [line] = trace_notes.describe(result, TraceRequest(["app"], "app.trace"))
+    assert ("did little meanwhile, and is left out" in line) == (0 not in together)
 
 
 def test_programs_with_the_rights_of_others_are_not_traced(

@@ -89,6 +89,7 @@ void before_fork() {
     if (!is_followed()) return;
     own.inside.store(own.inside + 1);
     close_gate();
+    tracer->report_work();
     tracer->hold_writer();
 }
 void after_fork() {

@@ -47,6 +47,7 @@ ProgramStart start;
 LastLine* last_line = nullptr;
 process_id_t process;             // whose threads are recorded
 std::atomic<int> exit_status{0};  // as the program gave it to exit_group, or the signal's
+std::atomic<int> last_signal{0};  // since then; 0: none
 
 // The writer's thread begins once the program runs: before, DynamoRIO has no other threads.
 std::atomic<bool> wants_writer{true};
@@ -317,14 +318,14 @@ void on_thread_end(void* context) {
     delete recording;
 }
 
-void finish(int status) {
+void finish(int status, int signal = 0) {
     for (ThreadRecording* recording : recordings) {
         if (recording == nullptr) continue;
         recording->drain();
         tracer->untraced_instructions += recording->slots().untraced;
         recording->slots().untraced = 0;
     }
-    tracer->finish(status);
+    tracer->finish(status, signal);
 }
 
 // The call itself is DynamoRIO's: it notes that a child of vfork is gone with it, and would wait
@@ -380,8 +381,10 @@ void end_thread(void* context) {
 bool on_system_call(void* context, int number) {
     SystemCall call{number, {}};
     for (int i = 0; i < 6; ++i) call.argument[i] = dr_syscall_get_param(context, i);
-    if (number == nr::exit_group || number == nr::exit)
+    if (number == nr::exit_group || number == nr::exit) {
         exit_status = static_cast<int>(call.argument[0] & 0xff);
+        last_signal = 0;
+    }
     if (number == nr::exit && is_of_process()) end_thread(context);
     ThreadRecording* recording = recording_of(context);
     if (recording != nullptr) recording->drain();
@@ -432,11 +435,12 @@ void on_fork(void* context) {
 
 dr_signal_action_t on_signal(void*, dr_siginfo_t* info) {
     exit_status = 128 + info->sig;
+    last_signal = info->sig;
     return DR_SIGNAL_DELIVER;
 }
 
 void on_exit() {
-    finish(exit_status);
+    finish(exit_status, last_signal);
     last_line->report_to(options.status);
 }
 

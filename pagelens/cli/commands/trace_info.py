@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pagelens.accesses import ObjectInfo, TraceWorkload, describe_family, open_trace
+from pagelens.accesses import ObjectInfo, TraceWorkload, describe_family, end_in_words, open_trace
 from pagelens.address import FRAME_BYTES
 from pagelens.cli.options import Json
 from pagelens.spelling import printable
@@ -62,6 +62,8 @@ def to_json(workload: TraceWorkload, pages: bool) -> dict[str, Any]:
         "program": trace.program,
         "arguments": trace.arguments,
         "exit_status": summary.exit_status if summary else None,
+        "ended_by": trace.end.kind.name if trace.end else None,
+        "chosen": trace.chosen,
         "instructions": sum(survey.instructions),
         "instructions_of_threads": survey.instructions,
         "accesses": summary.accesses if summary else None,
@@ -124,6 +126,9 @@ def _totals(workload: TraceWorkload) -> Table:
     if summary is not None:
         rows["data accesses"] = format_count(summary.accesses)
         rows["exit status"] = str(summary.exit_status)
+    rows["end"] = end_in_words(trace.end)
+    if trace.chosen:
+        rows["chosen by"] = trace.chosen
     rows["threads"] = str(trace.threads)
     rows["phases"] = ", ".join(workload.phases[1:]) or "no regions marked"
     rows["footprint"] = f"{format_size(workload.footprint_bytes)} resident at most"

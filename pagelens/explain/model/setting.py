@@ -64,6 +64,10 @@ class ProgramRecord(Record):
     share_seen: float | None = Field(
         description="counted: share of the run that was traced; null when declared"
     )
+    cut_by: str = Field(
+        default="",
+        description="stated: why no more of the run was traced, and what to do; empty if all of it was",
+    )
     instruction_set: str | None = Field(
         default=None,
         description="that of the traced instructions; null if declared, or if the trace does not say",
