@@ -107,6 +107,7 @@ def test_memory_without_processors_that_is_slower_is_the_lower_tier(tmp_path: Pa
         ("GenuineIntel", 6, 0xCF, "emerald-rapids"),
         ("GenuineIntel", 6, 0xAD, "sapphire-rapids"),  # whose cores a Granite Rapids has
         ("AuthenticAMD", 23, 0x31, "rome"),
+        ("AuthenticAMD", 26, 0x02, "turin"),
     ],
 )
 def test_what_processors_of_a_kind_share_is_their_familys(

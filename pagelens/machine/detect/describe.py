@@ -34,6 +34,7 @@ _KINDS: Mapping[tuple[str, int, int], Kind] = {
     ("AuthenticAMD", 23, 0x31): Kind("family/rome"),
     ("AuthenticAMD", 25, 0x01): Kind("family/milan"),
     ("AuthenticAMD", 25, 0x11): Kind("family/genoa"),
+    ("AuthenticAMD", 26, 0x02): Kind("family/turin"),
 }
 # A hypervisor may tell of another model, but a guest's programs use what its flags say. No processor with
 # Intel's tiles for matrices (AMX) has cores older than Sapphire Rapids'.
