@@ -1,10 +1,11 @@
 """Measures in some seconds what a machine file could otherwise only assume of this machine.
 
 STREAM's copy measures the bandwidth of memory, sums those of the caches, and a chase of pointers how long
-loads of each level take. The number of lines that one core keeps outstanding follows from copy and chase by
-Little's law: lines in flight are the rate at which they come times the time that each takes (Little: A Proof
-for the Queuing Formula L = lambda W, Oper. Res. 9 (1961), 383-387). A copy reads half of the bytes that it
-moves. How many lines are in flight that no prefetcher foresees follows in the same way from RandomAccess.
+loads of each level take. The number of lines that one core keeps outstanding follows by Little's law from the
+chase, and from a copy or a sum of memory, whichever reads more: lines in flight are the rate at which they
+come times the time that each takes (Little: A Proof for the Queuing Formula L = lambda W, Oper. Res. 9
+(1961), 383-387). How many lines are in flight that no prefetcher foresees follows in the same way from
+RandomAccess.
 
 A program may get less of the L3 than the system states. In a virtual machine the host can keep ways for other
 guests (Intel's CAT, AMD's PQOS), and their data take room. Chases through shares of the stated size measure
@@ -24,6 +25,7 @@ from pagelens.machine import Machine
 from pagelens.machine.caches import L3
 from pagelens.machine.detect.detected_value import Found, read
 from pagelens.measure.branches import mispredict_section, pass_ns
+from pagelens.measure.chases import chase_ns, updates_ns
 from pagelens.measure.choices import cpus_of
 from pagelens.measure.page_faults import file_pages_cost, page_cost, zero_page_cost
 from pagelens.measure.path_widths import path_widths, sum_rate
@@ -60,8 +62,8 @@ def measured_sections(machine: Machine, progress: Progress) -> tuple[Sections, l
 
     def chase(footprints: Sequence[int], pages: str = "thp", stride: int = LINE_BYTES) -> list[float]:
         # Large pages keep walks of page tables out of the measurement, if the kernel has such pages.
-        sizes = ",".join(f"{size}B" for size in footprints)
-        return measure("latency", "0", pages, footprint=sizes, stride=f"{stride}B")
+        with progress("chases of pointers"):
+            return chase_ns(footprints, pages, stride)
 
     (all_cores,) = measure("stream", None, "4k", kernels="copy")
     (one_core,) = measure("stream", "0", "4k", kernels="copy")
@@ -94,19 +96,21 @@ def measured_sections(machine: Machine, progress: Progress) -> tuple[Sections, l
         beyond = [size for size in through if size > sizes["l3"]]
         points = [(sizes["l3"], latencies["l3"]), *zip(beyond, chase(beyond) if beyond else [], strict=True)]
         found["l3"] |= usable_ways(machine.l3, points, latencies["ddr"])
-    outstanding = one_core * latencies["ddr"] / 2 / LINE_BYTES
+    summed = 1e-9 * sum_rate(sizes["ddr"])[0]
     found["cores"] = {
         "outstanding_lines": read(
-            max(1, round(outstanding)),
-            "measured here, by Little's law: what a copy on one core reads, times the latency of memory",
+            lines_in_flight(one_core, summed, latencies["ddr"]),
+            "measured here, by Little's law: what a copy or a sum on one core reads, times the latency of "
+            "memory",
         )
     }
     if machine.pipeline is not None:
         table = 1 << sizes["ddr"].bit_length() - 1
-        (updates,) = measure("gups", "0", "thp", repeats=1, table=f"{table}B")  # 10^9 a second
+        with progress("random updates"):
+            updates = updates_ns(table)
         found["pipeline"] = {
             "load_misses": read(
-                max(1, round(updates * latencies["ddr"])),
+                max(1, round(latencies["ddr"] / updates)),
                 f"measured here, by Little's law: updates at random in {format_binary_size(table)} on one "
                 "core, times the latency of memory",
             )
@@ -134,6 +138,14 @@ def measured_sections(machine: Machine, progress: Progress) -> tuple[Sections, l
             f"{_chase(sizes['l1'])}, in which a load takes {machine.pipeline.load_cycles.value} cycles",
         )
     return found, arrays
+
+
+def lines_in_flight(copied: float, summed: float, memory_ns: float) -> int:
+    """Return the lines that a core keeps in flight, from the GB/s of a copy and of a sum of memory.
+
+    The copy reads half of the bytes that it moves, because its stores bypass the caches.
+    """
+    return max(1, round(max(copied / 2, summed) * memory_ns / LINE_BYTES))
 
 
 def between(cores: int) -> list[int]:

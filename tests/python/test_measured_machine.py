@@ -4,15 +4,17 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from machine_roles import AVX2, AVX512, CACHE_MODE, CHIPLETS, PIPELINE, TWO_SOCKETS, VICTIM_L3
 
 import pagelens
 from pagelens.machine import choose_machine, measured_file, parse_machine
 from pagelens.machine.detect import Description
-from pagelens.measure import of_machine, session
+from pagelens.measure import chases, of_machine, session
 from pagelens.measure.branches import mispredict_section
-from pagelens.measure.of_machine import usable_ways
+from pagelens.measure.chases import chase_ns
+from pagelens.measure.of_machine import lines_in_flight, usable_ways
 from pagelens.measure.path_widths import path_widths
 from pagelens.measure.tlb import chased_pages, host_section, usable_arrays, walk_section
 from pagelens.reproduce.programs.one_core import KERNELS, Core
@@ -91,6 +93,29 @@ def test_a_file_of_another_machine_is_not_taken(kept: Path) -> None:
     taken = choose_machine(None)
     assert f"({kept} is of another)" in taken.note
     assert taken.text == text
+
+
+def test_interrupted_stretches_of_a_chase_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, most stretches are slowed by others. The undisturbed ones say what a load takes."""
+
+    class Result:
+        ok = True
+
+        def __init__(self, loads: int, repeats: int) -> None:
+            self.seconds = 4e-9 * loads * np.where(np.arange(repeats) % 6 == 0, 1.0, 3.0)
+
+    def latency(memory: object, size: int, stride: int, loads: int, repeats: int, *rest: int) -> Result:
+        return Result(loads, repeats)
+
+    monkeypatch.setattr(chases._probes, "latency", latency)
+    assert chase_ns([1 << 16, 1 << 17], "4k") == pytest.approx([4.0, 4.0])
+
+
+def test_lines_in_flight_are_those_of_the_loop_that_reads_most() -> None:
+    """A copy's writes may slow its reads."""
+    assert lines_in_flight(64.0, 32.0, 100.0) == 50  # 32 GB/s read by the copy
+    assert lines_in_flight(64.0, 64.0, 100.0) == 100
+    assert lines_in_flight(0.1, 0.1, 1.0) == 1
 
 
 MB = 1 << 20
