@@ -118,8 +118,8 @@ def page_faults_in_words(base: Distribution) -> list[str]:
     if share <= MATTERS - 1:
         return []
     return [
-        f"Page faults take {percent(share)} of its time: the kernel finds and clears each page when the "
-        "program first touches it."
+        f"Page faults take {percent(share)} of its time: the kernel maps each page when the program first "
+        "touches it, and clears it if it is new."
     ]
 
 

@@ -43,16 +43,25 @@ class CoreTimes:
             self.overlap[phase],
         )
 
-    def in_buffers(self, waiting: Mapping[str, Floats]) -> Floats:
+    def foreseen_lines(self, level: str, instructions: Floats, lines: Floats) -> Floats:
+        """Return how many of the lines that `level` serves a prefetcher foresees, for each phase."""
+        of = LEVELS.index(level)
+        irregular = self.irregular[:, of] + self.irregular_stores[:, of]
+        return lines * np.maximum(1 - self._sampled(instructions, lines) * irregular, 0)
+
+    def in_buffers(
+        self, instructions: Floats, lines: Mapping[str, Floats], waiting: Mapping[str, Floats]
+    ) -> Floats:
         """Return the seconds, for each phase, that irregular lines keep the L1s' miss buffers busy.
 
-        They are added up over all buffers. `waiting` is that of `stalls`. A prefetcher's lines are kept in
-        other buffers.
+        They are added up over all buffers. The parameters are those of `stalls`. A prefetcher's lines are
+        kept in other buffers.
         """
         busy = np.zeros_like(self.cycles)
         for level, name in enumerate(LEVELS):
             if name in waiting:
-                busy += waiting[name] * (self.irregular[:, level] + self.irregular_stores[:, level])
+                irregular = self.irregular[:, level] + self.irregular_stores[:, level]
+                busy += waiting[name] * self._sampled(instructions, lines[name]) * irregular
         return busy
 
     def stalls(
@@ -75,5 +84,15 @@ class CoreTimes:
                 np.interp(-np.log2(at), grid, table)
                 for at, table in zip(density, self.overlap[:, level], strict=True)
             ]
-            stalls += waiting[name] * self.irregular[:, level] / np.asarray(overlap)
+            irregular = self._sampled(instructions, lines[name]) * self.irregular[:, level]
+            stalls += waiting[name] * irregular / np.asarray(overlap)
         return stalls
+
+    def _sampled(self, instructions: Floats, lines: Floats) -> Floats:
+        """Return the share of a level's lines that accesses such as those of the samples can ask for.
+
+        One string operation (rep stosb) can move millions of lines, one after the other. It is one
+        instruction, so the samples tell nothing of these lines. Of the others there are no more than there
+        are accesses.
+        """
+        return np.minimum(self.past_filter[:, 0] * instructions / np.maximum(lines, 1), 1)

@@ -97,4 +97,5 @@ def stalls_of_lines(
         lines["l2"] = hits
         waiting["l2"] = lines["l2"] * machine.l2.latency.value
     buffers = machine.pipeline.load_misses.value * cores_used
-    return core.stalls(instructions, lines, waiting) / cores_used, core.in_buffers(waiting) / buffers
+    in_buffers = core.in_buffers(instructions, lines, waiting) / buffers
+    return core.stalls(instructions, lines, waiting) / cores_used, in_buffers

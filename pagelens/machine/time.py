@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens.address.units import LINE_BYTES
+from pagelens.machine.cleared_lines import without_cleared
 from pagelens.machine.core_times import CoreTimes
 from pagelens.machine.core_waits import (
     fault_time,
@@ -169,11 +170,13 @@ def _times_of_memory(
         topology = one_node(machine.cores.count.value, fast)
     reads = column(counts, "dram_reads")
     load = numa or all_local(topology, cores_used)
-    asked = np.atleast_1d(reads)[:, None, None] * load.reads
-    written = np.atleast_1d(column(counts, "dram_writes"))[:, None, None] * load.writes
+    moved_reads, moved_writes = without_cleared(machine, counts, core)
+    asked, moved, written = (np.atleast_1d(of)[:, None, None] for of in (reads, moved_reads, moved_writes))
     memory = machine.fast_memory if served_by == "fast memory" else machine.ddr
     assert memory is not None
-    transfer, links, waiting = numa_times(topology, asked, written, load, cores_used)
+    written = written * load.writes
+    transfer, links, _ = numa_times(topology, moved * load.reads, written, load, cores_used)
+    _, _, waiting = numa_times(topology, asked * load.reads, written, load, cores_used)
     if np.ndim(reads) == 0:  # the counts are of one row, and so are the times
         transfer, waiting = transfer[0], waiting[0]
         links = {name: seconds[0] for name, seconds in links.items()}

@@ -136,11 +136,21 @@ def test_stores_at_random_keep_the_miss_buffers_busy() -> None:
     one = replace(core, cycles=np.zeros(1), load_cycles=np.zeros(1))
     none = np.zeros(1)
     counts = dict.fromkeys(("l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads"), none)
-    counts |= {"instructions": np.ones(1), "dram_reads": np.array([1e6]), "dram_writes": none}
+    counts |= {"instructions": np.array([1e9]), "dram_reads": np.array([1e6]), "dram_writes": none}
     assert MACHINE.pipeline is not None
     times = modelled_times(MACHINE, {**counts, "dram_time_s": none}, 1, core=one)
     alone = 1e6 * MACHINE.ddr.latency.value
     assert times.time_s[0] == pytest.approx(alone / MACHINE.pipeline.load_misses.value)
+
+
+def test_lines_of_a_string_operation_are_foreseen() -> None:
+    """By hand: the samples show no more than 1000 accesses, all of them irregular, of a million lines."""
+    core = replace(times_of(RANDOM), irregular=np.ones((1, 3)), irregular_stores=np.zeros((1, 3)))
+    core = replace(core, past_filter=np.ones((1, 3)), overlap=np.ones_like(core.overlap))
+    instructions, lines, seconds = np.array([1e3]), {"memory": np.array([1e6])}, {"memory": np.ones(1)}
+    assert core.stalls(instructions, lines, seconds) == pytest.approx([1e-3])
+    assert core.in_buffers(instructions, lines, seconds) == pytest.approx([1e-3])
+    assert core.foreseen_lines("memory", instructions, lines["memory"]) == pytest.approx([1e6 - 1e3])
 
 
 def test_a_branch_on_random_data_is_not_foreseen() -> None:
