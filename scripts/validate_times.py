@@ -5,13 +5,13 @@
 
 The first command measures and should have the machine for itself, the second models. With `--rows FILE`
 it keeps what it has modelled, and goes on from there if it was stopped.
-`pagelens machines detect --measure` has to be run before. Each program is traced whole some times, and each
-trace is modelled on this machine's file. Then all programs run in turn, in as many rounds as there are runs,
-each time as a new process, whose pages get other frames. So a busy stretch of the machine hits all programs
-alike. The time measured is the processor time of the process. The kernel's part of it is left out, and so
-are page faults from the modelled time (docs/decisions/kernel-time.md). Other processors may be threads of
-the same core and slow it, so the half of the runs counts during which they were least busy, and the page
-says how busy that was. No value of the model is changed for a program.
+`pagelens machines detect --measure` has to be run before. Each program is traced whole `--traces` times,
+and each trace is modelled on this machine's file. Then all programs run in turn, in as many rounds as there
+are runs, each time as a new process, whose pages get other frames. So a busy stretch of the machine hits
+all programs alike. The time measured is the processor time of the process. The kernel's part of it is left
+out, and so are page faults from the modelled time (docs/decisions/kernel-time.md). Other processors may be
+threads of the same core and slow it, so the half of the runs counts during which they were least busy, and
+the page says how busy that was. No value of the model is changed for a program.
 """
 
 import argparse
@@ -39,7 +39,6 @@ from pagelens.machine import Machine, choose_machine
 from pagelens.replay import Simulation
 
 ROOT = Path(__file__).parent.parent
-TRACES = 3  # of each program
 ENVIRONMENT = {**os.environ, "LC_ALL": "C"}  # when they are traced, too
 CHASE = r"""
 #include <stdint.h>
@@ -209,14 +208,16 @@ def processor_ticks() -> tuple[int, int]:
     return user + nice + system + sum(interrupts), idle + waiting
 
 
-def model(words: Sequence[str], machine: Machine, folder: Path) -> tuple[list[float], str, float, float]:
+def model(
+    words: Sequence[str], machine: Machine, folder: Path, traces: int
+) -> tuple[list[float], str, float, float]:
     """The program's own seconds by each trace, what limits it, its faults' seconds, its own at full width.
 
     Each trace is simulated on a node of its own. Traces of a program that runs alike each time are alike.
     """
     path = folder / "program.trace"
     seconds, busy, at_full_width = [], {}, 0.0
-    for number in range(TRACES):
+    for number in range(traces):
         trace_silently(words, path)
         workload = open_trace(path)
         node = Node(machine, 1, number, history=parse_history("boot; run"))
@@ -224,7 +225,7 @@ def model(words: Sequence[str], machine: Machine, folder: Path) -> tuple[list[fl
         times = simulation.run(simulation.place(policies["aged"], node)).times
         seconds.append(float(times.program_time_s.sum()))
         busy = {name: float(of.sum()) for name, of in times.resources.items()}
-        if number == TRACES - 1:
+        if number == traces - 1:
             workload.samples = None
             plain = Simulation(workload, machine, ranks=1)
             at_full_width = float(plain.run(plain.place(policies["aged"], node)).times.program_time_s.sum())
@@ -244,7 +245,7 @@ def trace_silently(words: Sequence[str], path: Path) -> None:
         os.close(output)
 
 
-def page(rows: Sequence[Row], machine: Machine, runs: int) -> str:
+def page(rows: Sequence[Row], processor: str, runs: int) -> str:
     """The table as Markdown."""
     away = [max(row.ratio, 1 / row.ratio) for row in rows]
     within = sum(factor <= 1.3 for factor in away)
@@ -256,10 +257,12 @@ def page(rows: Sequence[Row], machine: Machine, runs: int) -> str:
         for row in rows
     ]
     errors = [abs(row.ratio - 1) for row in rows]
+    traces = max(len(row.modelled) for row in rows)
+    by = f"the median by {traces} traces (least and most in brackets)" if traces > 1 else "that by one trace"
     lines = [
         "# Modelled beside measured times",
         "",
-        f"`python scripts/validate_times.py` wrote this page on {machine.title}, with the machine file that",
+        f"`python scripts/validate_times.py` wrote this page on {processor}, with the machine file that",
         "`pagelens machines detect --measure` leaves. How close are modelled times to measured ones, for",
         "programs that nobody tuned the model for? Times are the program's own, without the kernel's work.",
         "",
@@ -292,7 +295,7 @@ def page(rows: Sequence[Row], machine: Machine, runs: int) -> str:
         "times, in rounds over all",
         "programs. The half of these runs counts during which other processors were least busy",
         "(`others busy` says how busy). The table has the median of this half, and its 5th and 95th",
-        f"percentile. `modelled` is the median by {TRACES} traces (least and most in brackets), without page",
+        f"percentile. `modelled` is {by}, without page",
         "faults. Each trace is simulated on another node under",
         "`aged`. `ratio` is modelled over measured time; `at full width` is that ratio without samples of",
         "instructions. `kernel` is what the kernel takes on the program's behalf (measured, the mean of all",
@@ -324,6 +327,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="the page, with --measured")
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--examples", type=Path, default=ROOT / "build" / "examples")
+    parser.add_argument("--traces", type=int, default=3, help="of each program")
+    parser.add_argument("--processor", help="what the page calls this machine, if that says more")
     parser.add_argument("--only", help="programs whose names contain this")
     options = parser.parse_args()
     os.environ.update(ENVIRONMENT)
@@ -347,12 +352,13 @@ def main() -> None:
             if name in before:
                 rows.append(Row(**before[name]))
                 continue
-            rows.append(modelled(name, commands[name], kept[name], machine, folder))
+            rows.append(modelled(name, commands[name], kept[name], machine, folder, options.traces))
             before[name] = asdict(rows[-1])
             if options.rows:
                 options.rows.write_text(json.dumps(before))
     if options.output:
-        write_page(options.output, page(rows, machine, max(len(of.times) for of in kept.values())))
+        runs = max(len(of.times) for of in kept.values())
+        write_page(options.output, page(rows, options.processor or machine.title, runs))
 
 
 def measured(commands: Mapping[str, Sequence[str]], runs: int) -> dict[str, Any]:
@@ -364,11 +370,11 @@ def measured(commands: Mapping[str, Sequence[str]], runs: int) -> dict[str, Any]
     return {name: of.to_json() for name, of in found.items()}
 
 
-def modelled(name: str, words: Sequence[str], runs: Runs, machine: Machine, folder: Path) -> Row:
+def modelled(name: str, words: Sequence[str], runs: Runs, machine: Machine, folder: Path, traces: int) -> Row:
     """Model a program, and print its row."""
     seconds, others = runs.least_disturbed()
     kernel = statistics.mean(run.of_kernel_s for run in runs.times)
-    times, decided, faults, at_full_width = model(words, machine, folder)
+    times, decided, faults, at_full_width = model(words, machine, folder, traces)
     row = Row(name, times, seconds, others, kernel, decided, faults, at_full_width)
     print(
         f"{row.name:34} measured {statistics.median(seconds):.3f} (kernel {kernel:.3f}, others busy "
