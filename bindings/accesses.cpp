@@ -135,16 +135,18 @@ void register_job(nb::module_& m) {
             [](Process* process, std::shared_ptr<const Program> program,
                std::vector<std::uint16_t> objects, std::vector<std::uint32_t> phases,
                std::vector<std::uint32_t> files, std::vector<std::uint32_t> places,
-               std::vector<std::uint32_t> first_turns, std::uint32_t first_round) {
+               std::vector<std::uint32_t> first_turns, std::uint32_t first_round,
+               std::vector<std::uint16_t> threads) {
                 new (process) Process{std::move(program),
                                       std::move(objects),
                                       std::move(phases),
                                       std::move(files),
                                       {std::move(places), std::move(first_turns)},
-                                      first_round};
+                                      first_round,
+                                      std::move(threads)};
             },
             "program"_a, "objects"_a, "phases"_a, "files"_a, "places"_a, "first_turns"_a,
-            "first_round"_a,
+            "first_round"_a, "threads"_a,
             "places, first_turns: as KnownPlaces has them (core/accesses/meeting_places.hpp).");
     m.def(
         "job_of",

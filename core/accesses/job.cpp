@@ -43,8 +43,8 @@ bool moves_lines(OpKind kind) {
 // The place of a process in the job.
 struct Member {
     Process process;
-    std::uint16_t first_thread = 0;
-    std::vector<std::uint32_t> pages;  // [page] the job's
+    std::vector<std::uint16_t> threads;  // [thread] the job's
+    std::vector<std::uint32_t> pages;    // [page] the job's
     // [page] how many pages before it are the process's own, from `first_own` on in the job; one
     // entry more at the end.
     std::vector<std::uint32_t> own_before;
@@ -86,8 +86,9 @@ class Job final : public Program {
             for (TakenLines one : member.process.program->taken_lines()) {
                 one.phase = member.process.phases[one.phase];
                 one.object = member.process.objects[one.object];
-                one.from = static_cast<std::uint16_t>(one.from + member.first_thread);
-                one.to = static_cast<std::uint16_t>(one.to + member.first_thread);
+                one.from = member.threads[one.from];
+                one.to = member.threads[one.to];
+                if (one.from == one.to) continue;
                 if (one.line != TakenLines::no_line)
                     one.line = member.pages[one.line / lines_per_page] * lines_per_page +
                                one.line % lines_per_page;
@@ -111,11 +112,20 @@ class Job final : public Program {
         if (!least(process.objects, objects_) || !least(process.phases, phases_))
             throw std::invalid_argument("objects, phases: a number is not below the job's count");
         Member member;
-        member.first_thread = static_cast<std::uint16_t>(threads_);
-        threads_ += program.threads();
+        member.threads = process.threads;
+        if (member.threads.empty()) {
+            for (unsigned thread = 0; thread < program.threads(); ++thread)
+                member.threads.push_back(static_cast<std::uint16_t>(thread));
+        } else if (member.threads.size() != program.threads()) {
+            throw std::invalid_argument("threads: one number for each that a process has");
+        }
+        const unsigned first = threads_;
+        threads_ += 1u + *std::ranges::max_element(member.threads);
         if (threads_ > most_threads)
             throw std::invalid_argument("processes: more than " + std::to_string(most_threads) +
                                         " threads in all; leave some out");
+        for (std::uint16_t& thread : member.threads)
+            thread = static_cast<std::uint16_t>(first + thread);
         member.process = std::move(process);
         members_.push_back(std::move(member));
     }
@@ -183,7 +193,7 @@ class Job final : public Program {
             for (unsigned phase = 0; phase < program.phases(); ++phase)
                 for (unsigned thread = 0; thread < program.threads(); ++thread)
                     instructions_[std::size_t{member.process.phases[phase]} * threads_ +
-                                  member.first_thread + thread] +=
+                                  member.threads[thread]] +=
                         counts[phase * program.threads() + thread];
         }
     }
@@ -307,7 +317,7 @@ class Job::Merged final : public Cursor {
     }
 
     void emit(Op op, const Member& member) {
-        op.thread = static_cast<std::uint16_t>((op.thread + member.first_thread) & 0xfff);
+        op.thread = member.threads[op.thread] & 0xfff;
         op.object = member.process.objects[op.object];
         if (op.kind() == OpKind::unmap) {
             // The page cache keeps its pages, and others may show them.

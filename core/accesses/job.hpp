@@ -22,6 +22,9 @@ struct Process {
     std::vector<std::uint32_t> files;
     KnownPlaces places{};           // where it meets some of the others
     std::uint32_t first_round = 0;  // it begins when all others have met so often
+    // [thread] The job has the process's threads 0 to the largest of these. Threads with one number
+    // are one thread of the job. Empty: each is a thread of its own.
+    std::vector<std::uint16_t> threads{};
 };
 
 // Between two meetings, the process that has moved the fewest lines goes on, so equal processes run

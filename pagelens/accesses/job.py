@@ -17,7 +17,7 @@ import numpy as np
 
 from pagelens import _core
 from pagelens._core import Program, RankPaths
-from pagelens.accesses.rank_binding import binding_notes, crowding, helpers, parse_binding
+from pagelens.accesses.rank_binding import binding_notes, cores_of_threads, crowding, helpers, parse_binding
 from pagelens.accesses.rank_meetings import NOWHERE, ends_before_others, never_come, united_places, waits
 from pagelens.accesses.rank_rounds import Floats, JobRounds, common_rounds, waiting_paths
 from pagelens.accesses.sampled_code import SPACE_PAGE_BITS, SampledCode, decode_samples
@@ -90,7 +90,11 @@ class JobWorkload(Workload):
         ]
         self.objects, self._object_numbers = _united_objects(self.traces)
         self.large_blocks = [page for trace in self.traces for page in trace.large_blocks]
-        self.threads = sum(trace.threads for trace in self._of_rank)
+        self._cores = [cores_of_threads(trace.survey.instructions) for trace in self.traces]
+        self._cores_of_trace = [1 + max(cores) for cores in self._cores]
+        self.threads = sum(
+            self._cores_of_trace[rank % len(self.traces)] for rank in range(self.processes)
+        )  # but for helpers
         self.footprint_bytes = sum(trace.footprint_bytes for trace in self._of_rank)
         self._file_numbers = _united_files(self.traces)
         self.shared_bytes = FRAME_BYTES * len({page for numbers in self._file_numbers for page in numbers})
@@ -152,7 +156,7 @@ class JobWorkload(Workload):
 
     @cached_property
     def _job_rounds(self) -> JobRounds:
-        threads = np.array([trace.threads for trace in self.traces], dtype=np.float64)
+        threads = np.array(self._cores_of_trace, dtype=np.float64)
         copies = np.bincount(np.arange(self.processes) % len(self.traces))
 
         def paths(instructions: Floats, lines: Floats) -> RankPaths:
@@ -214,6 +218,7 @@ class JobWorkload(Workload):
                     of_job,
                     known.first_turns,
                     self._rounds.first[number],
+                    self._cores[number],
                 )
             )
         return _core.job_of(every, len(self.objects), len(self.phases), self._rounds.meeting)
@@ -303,10 +308,10 @@ class JobWorkload(Workload):
                 )
         if helping := sum(helpers(trace.survey.instructions) for trace in self._of_rank):
             found.append(
-                f"Of the {self.threads} threads of all ranks, {helping} "
+                f"Of the {self.threads + helping} threads of all ranks, {helping} "
                 f"{'is a helper' if helping == 1 else 'are helpers'}, such as MPI libraries start: each "
-                "executes less than 10% of the instructions of its rank's busiest thread. In the model, they "
-                "have cores of their own, too."
+                "executes less than 10% of the instructions of its rank's busiest thread. In the model, a "
+                "helper has no core of its own, but shares that of this thread."
             )
         return found
 

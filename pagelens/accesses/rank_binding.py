@@ -64,7 +64,25 @@ def binding_notes(ranks: Sequence[Binding | None]) -> list[str]:
 
 def helpers(instructions: Sequence[int]) -> int:
     """Return how many of a process's threads do so little that they are helpers, as MPI libraries have."""
-    return sum(count < _HELPS * max(instructions) for count in instructions)
+    most = max(instructions, default=0)
+    return sum(_helps(count, most) for count in instructions)
+
+
+def _helps(executed: int, most: int) -> bool:
+    return executed < _HELPS * most
+
+
+def cores_of_threads(instructions: Sequence[int]) -> list[int]:
+    """Return the core of each thread of a process. Helpers share that of the busiest thread.
+
+    The operating system gives a helper a core that is idle or, where none is, a part of a busy one. It
+    executes so little that the two differ little.
+    """
+    most = max(instructions, default=0)
+    working = [thread for thread, count in enumerate(instructions) if not _helps(count, most)]
+    core_of = {thread: core for core, thread in enumerate(working)}
+    busiest = core_of[instructions.index(most)] if working else 0
+    return [core_of.get(thread, busiest) for thread in range(len(instructions))]
 
 
 def crowding(ranks: Sequence[Binding | None]) -> float:

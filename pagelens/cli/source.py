@@ -147,8 +147,10 @@ def trace_or_open(
     with claim_directory(output or OUTPUT / name) as directory:
         if rank is not None:
             job = _job(request, directory, name, rank, machine, quiet)
-            larger = with_room(machine, job) if is_here and ranks is None else None
-            yield _fill(job, larger or machine, ranks, full_size, directory)
+            if is_here and ranks is None:
+                machine, said = with_room(machine, job.threads)
+                job.statements += said
+            yield _fill(job, machine, ranks, full_size, directory)
             return
         paths = _trace(request, directory / f"{name}.trace", quiet)
         if len(paths) == 1:
@@ -237,12 +239,14 @@ def _job(
 
 def job_or_busiest(job: JobWorkload, machine: Machine, is_here: bool) -> tuple[Workload, Machine]:
     """Return the job and a machine with a core for each of its threads, or the busiest process alone."""
-    larger = with_room(machine, job) if is_here else machine
-    if larger is not None and job.threads <= larger.cores.count.value:
-        return job, larger
+    if is_here:
+        machine, said = with_room(machine, job.threads)
+        job.statements += said
+    if job.threads <= machine.cores.count.value:
+        return job, machine
     busiest = max(job.traces, key=lambda of: sum(of.survey.instructions))
     print(
-        f"pagelens: the processes have {job.threads} threads in all, more than the "
+        f"pagelens: the processes have {job.threads} working threads in all, more than the "
         f"{machine.cores.count.value} cores of {machine.name}; the busiest one is explained alone: "
         f"{busiest.path}",
         file=sys.stderr,
@@ -250,22 +254,19 @@ def job_or_busiest(job: JobWorkload, machine: Machine, is_here: bool) -> tuple[W
     return busiest, machine
 
 
-def with_room(machine: Machine, job: JobWorkload) -> Machine | None:
-    """Return this computer with a core for each thread of a job that ran on fewer. The job says so.
+def with_room(machine: Machine, threads: int) -> tuple[Machine, list[str]]:
+    """Return this computer with a core for each working thread of a job, and what is to be said of that.
 
-    Return None if its caches or NUMA nodes allow no such machine.
+    Where its caches or NUMA nodes allow no such machine, it stays as it is.
     """
     cores = machine.cores.count.value
-    if job.threads <= cores:
-        return machine
-    larger = _with_cores(machine, job.threads)
-    if larger is not None:
-        job.statements.append(
-            f"This computer has {cores} cores, and the ranks have {job.threads} threads in all. It is taken "
-            f"to have {job.threads} cores, because the model gives each thread one; --machine names another "
-            "machine."
-        )
-    return larger
+    larger = _with_cores(machine, threads) if threads > cores else None
+    if larger is None:
+        return machine, []
+    return larger, [
+        f"This computer has {cores} cores, and the ranks have {threads} working threads in all. It is taken "
+        f"to have {threads} cores, because the model gives each of them one; --machine names another machine."
+    ]
 
 
 def _with_cores(machine: Machine, count: int) -> Machine | None:

@@ -334,6 +334,29 @@ def test_helpers_of_a_library_are_told_of(tmp_path: Path) -> None:
     assert "helper" not in JobWorkload([open_trace(paths[1])]).statements[-1]
 
 
+def test_a_helper_shares_the_core_of_its_rank_s_busiest_thread(tmp_path: Path) -> None:
+    """So 36 ranks that have a helper each fit 36 cores, and take as long as without their helpers."""
+    model = machine(TWO_SOCKETS)
+
+    def job(helps: bool) -> JobWorkload:
+        path = tmp_path / f"{helps}.trace"
+        with TraceRecorder(path, "app") as recorder:
+            recorder.allocate(helps, BASE, 64 * KIB, "field")
+            recorder.access(helps, BASE + 8 * np.arange(8 * KIB), stores=True, instructions=100)
+            if helps:
+                recorder.access(0, np.array([BASE]))
+        return JobWorkload(36 * [open_trace(path)])
+
+    with_helpers, alone = job(True), job(False)
+    assert with_helpers.threads == alone.threads == 36
+    assert fill_node(with_helpers, model, None) == (with_helpers, 1)
+    runs = []
+    for workload in (with_helpers, alone):
+        simulation = Simulation(workload, model, 1)
+        runs.append(simulation.run(simulation.place(policies["aged"], Node(model, seed=1, node=0))))
+    assert_allclose(runs[0].times.time_s, runs[1].times.time_s, rtol=0.01)
+
+
 def test_a_job_may_have_more_threads_than_this_computer_has_cores(opened: list[TraceWorkload]) -> None:
     """A machine that the user named is not changed."""
     text = MACHINE.replace("count = { value = 4", "count = {value = 2")
@@ -342,12 +365,13 @@ def test_a_job_may_have_more_threads_than_this_computer_has_cores(opened: list[T
     with pytest.raises(UsageError, match="--machine: the 3 ranks of this node are more than the 2 cores"):
         check_cores(LaunchedRank(0, 0, 3), replace(here, text=""))
     job = JobWorkload(opened)
-    assert with_room(here.machine, job).cores.count.value == 3
-    assert job.statements[-1].startswith("This computer has 2 cores, and the ranks have 3 threads in all.")
+    roomy, [said] = with_room(here.machine, job.threads)
+    assert roomy.cores.count.value == 3
+    assert said.startswith("This computer has 2 cores, and the ranks have 3 working threads in all.")
     larger = here.with_cores(3)
     kept = parse_machine(larger.text.encode(), "kept")
     assert kept.cores.count.value == larger.machine.cores.count.value == 3
-    assert with_room(larger.machine, job) is larger.machine
+    assert with_room(larger.machine, job.threads) == (larger.machine, [])
 
 
 def test_a_computer_of_two_sockets_gets_no_more_cores(
@@ -360,7 +384,7 @@ def test_a_computer_of_two_sockets_gets_no_more_cores(
         check_cores(LaunchedRank(0, 0, 3), Chosen(two, text="here"))
     job = JobWorkload(opened)
     assert job_or_busiest(job, two, is_here=True) == (job.traces[1], two)
-    assert "3 threads in all, more than the 2 cores" in capsys.readouterr().err
+    assert "3 working threads in all, more than the 2 cores" in capsys.readouterr().err
     larger = two.with_values({"cores.count": 4, "numa.cores": [2, 2]})
     assert job_or_busiest(job, larger, is_here=True) == (job, larger)
 
