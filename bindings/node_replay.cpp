@@ -333,40 +333,43 @@ void register_node_replay(nb::module_& m) {
         "replay_node",
         [](const Program& program, const Placement& placement, const NodeModel& model,
            std::uint32_t ranks, const std::vector<std::array<std::uint64_t, 5>>& excerpts,
-           std::uint64_t sets, bool translating, bool caching, const Placing& numa,
-           const CancelFlag& cancel) {
+           std::uint64_t sets, bool translating, bool caching, std::uint64_t refilled_above,
+           const Placing& numa, const CancelFlag& cancel) {
             const NodeReplayOptions options{.ranks = ranks,
                                             .excerpts = excerpts_of(excerpts),
                                             .sets = sets,
                                             .translating = translating,
                                             .caching = caching,
+                                            .refilled_above = refilled_above,
                                             .numa = numa};
             nb::gil_scoped_release release;
             return replay_node(program, placement, model, options, cancel.under_way());
         },
         "program"_a, "placement"_a, "model"_a, nb::kw_only(), "ranks"_a, "excerpts"_a,
-        "sets"_a = all_line_sets, "translating"_a = true, "caching"_a = true, "numa"_a = nb::none(),
-        "cancel"_a,
-        "excerpts: [period, stretch, warm_up, begin] in lines of all ranks, one a phase; "
-        "none: "
-        "everything. sets: bit i has the lines at place i of their pages; the others go through no "
+        "sets"_a = all_line_sets, "translating"_a = true, "caching"_a = true,
+        "refilled_above"_a = ~std::uint64_t{0}, "numa"_a = nb::none(), "cancel"_a,
+        "excerpts: [period, stretch, warm_up, begin, recalled] in lines of all ranks, one a phase; "
+        "none: everything. Stretches that recall more than `refilled_above` lines refill the "
+        "caches. sets: bit i has the lines at place i of their pages; the others go through no "
         "caches. numa: where threads run and pages go on a node of several NUMA nodes.");
     m.def(
         "replay_twins",
         [](const Program& program, const Placement& placement,
            const std::vector<const NodeModel*>& models, std::uint32_t ranks,
            const std::vector<std::array<std::uint64_t, 5>>& excerpts, std::uint64_t sets,
-           const Placing& numa, const CancelFlag& cancel) {
+           std::uint64_t refilled_above, const Placing& numa, const CancelFlag& cancel) {
             const NodeReplayOptions options{.ranks = ranks,
                                             .excerpts = excerpts_of(excerpts),
                                             .sets = sets,
                                             .all_lines = true,
+                                            .refilled_above = refilled_above,
                                             .numa = numa};
             nb::gil_scoped_release release;
             return replay_twins(program, placement, models, options, cancel.under_way());
         },
         "program"_a, "placement"_a, "models"_a, nb::kw_only(), "ranks"_a, "excerpts"_a,
-        "sets"_a = all_line_sets, "numa"_a = nb::none(), "cancel"_a,
+        "sets"_a = all_line_sets, "refilled_above"_a = ~std::uint64_t{0}, "numa"_a = nb::none(),
+        "cancel"_a,
         "As replay_node, of machines that differ in their caches and DRAMs alone, in one pass; one "
         "after the other, and after a model with an l3_beside the machine with that L3. TLBs look "
         "up all lines, also those outside of `sets`.");

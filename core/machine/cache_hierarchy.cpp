@@ -8,6 +8,7 @@
 #include "core/machine/hierarchy/accesses.hpp"
 #include "core/machine/hierarchy/batches.hpp"
 #include "core/machine/hierarchy/private_caches.hpp"
+#include "core/machine/hierarchy/refills.hpp"
 #include "core/machine/hierarchy/shared_caches.hpp"
 
 namespace pagelens {
@@ -108,6 +109,15 @@ void CacheHierarchy::access(std::span<const std::uint32_t> frames,
         batch[i] = {lines[i], frames[i], cores[i], kinds[i]};
     }
     access(batch, traffic);
+}
+
+void CacheHierarchy::become(const CacheHierarchy& other) {
+    std::visit([&](auto& its) { its.become(std::get<std::decay_t<decltype(its)>>(other.its_)); },
+               its_);
+}
+
+void CacheHierarchy::refill(std::span<const PageRun> uses) {
+    std::visit([&](auto& its) { its.refill(uses); }, its_);
 }
 
 std::span<const std::uint64_t> CacheHierarchy::counts() const {

@@ -40,6 +40,15 @@ class CacheHierarchy {
                 std::span<const std::uint16_t> cores, std::span<const AccessKind> kinds,
                 MemoryTraffic& traffic);
 
+    // Holds what another hierarchy of the same model holds from now on. The counts stay.
+    void become(const CacheHierarchy& other);
+    // Puts in what LRU caches hold after these reads and write-backs, without doing them one by
+    // one: from the last use on, each line goes to its L2 where that has room, or else to L3. So L3
+    // has its lines in the order of their last uses, and not in that in which L2s lost them.
+    // Precondition: the caches have not held a line of these sets, and there is no L1. Throws as
+    // access() does.
+    void refill(std::span<const PageRun> uses);
+
     [[nodiscard]] std::uint32_t cores() const;
     // The fewest sets of a slice, of the parts that lines' low bits index; 2^31 if there is none.
     [[nodiscard]] std::uint32_t fewest_sets() const;

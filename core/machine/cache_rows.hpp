@@ -123,6 +123,20 @@ class CacheRows {
         }
         return victim;
     }
+    // Puts a tag that is not there behind all others, as the one used longest ago. Returns its way,
+    // or `none` if the row is full. Precondition: nothing else has been done to the row.
+    [[nodiscard, gnu::always_inline]] std::uint32_t append(Row row, std::uint32_t tag, bool dirty) {
+        const std::uint32_t way = find_entry(row, 0);
+        if (way == none) return none;
+        tags(row)[way] = tag + 1;
+        if (is_lru()) {  // a new row has its ways in the order of their ages
+            ages(row)[way] = static_cast<std::uint8_t>(ages(row)[way] | flag_of(dirty));
+        } else {
+            ages(row)[way] = flag_of(dirty);
+            policy_fill(row, way);
+        }
+        return way;
+    }
     // Empties a way; returns true if it was dirty.
     bool remove(Row row, std::uint32_t way) {
         const bool was_dirty = dirty(row, way);

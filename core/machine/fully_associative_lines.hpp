@@ -48,7 +48,7 @@ class FullyAssociativeLines {
         slots_[slot].dirty |= dirty;
         if (lru_) {
             unlink(slot);
-            link_first(slot);
+            link_after(end_, slot);
         } else {
             with_policy(policy_, [&](const auto& policy) { policy.on_hit(state_, slot); });
         }
@@ -66,17 +66,17 @@ class FullyAssociativeLines {
             victim = {slots_[loser].line, true, slots_[loser].dirty};
             remove(loser);
         }
-        slot = free_.back();
-        free_.pop_back();
-        slots_[slot].line = line;
-        slots_[slot].dirty = dirty;
-        if (lru_) {
-            link_first(slot);
-        } else {
-            with_policy(policy_, [&](const auto& policy) { policy.on_fill(state_, slot); });
-        }
-        table_.at(line) = slot;
+        slot = put(line, dirty);
+        if (lru_) link_after(end_, slot);
         return victim;
+    }
+    // Puts in a line that is not there, as the one that was used longest ago. Returns its slot, or
+    // `none` if the cache is full.
+    [[nodiscard]] std::uint32_t append(std::uint64_t line, bool dirty) {
+        if (free_.empty()) return none;
+        const std::uint32_t slot = put(line, dirty);
+        if (lru_) link_after(slots_[end_].before, slot);
+        return slot;
     }
     // Empties a slot; true if it was dirty.
     bool remove(std::uint32_t slot) {
@@ -99,11 +99,21 @@ class FullyAssociativeLines {
         if (lru_) return slots_[end_].before;
         return with_policy(policy_, [&](const auto& policy) { return policy.victim(state_); });
     }
-    void link_first(std::uint32_t slot) {
-        const std::uint32_t second = slots_[end_].after;
-        slots_[slot].before = end_;
-        slots_[slot].after = second;
-        slots_[end_].after = slots_[second].before = slot;
+    // Returns the slot that the line has from now on. Precondition: one is free.
+    std::uint32_t put(std::uint64_t line, bool dirty) {
+        const std::uint32_t slot = free_.back();
+        free_.pop_back();
+        slots_[slot].line = line;
+        slots_[slot].dirty = dirty;
+        if (!lru_) with_policy(policy_, [&](const auto& policy) { policy.on_fill(state_, slot); });
+        table_.at(line) = slot;
+        return slot;
+    }
+    void link_after(std::uint32_t before, std::uint32_t slot) {
+        const std::uint32_t after = slots_[before].after;
+        slots_[slot].before = before;
+        slots_[slot].after = after;
+        slots_[before].after = slots_[after].before = slot;
     }
     void unlink(std::uint32_t slot) {
         slots_[slots_[slot].before].after = slots_[slot].after;

@@ -75,6 +75,12 @@ class PhysicalCache {
         const auto out = rows_.fill(spot.row, tag_of(line), dirty, spot.way);
         return {line_of(out.tag, line), out.valid, out.dirty};
     }
+    // Puts in a line that was not found at `spot`, as the one that was used longest ago, if there
+    // is room, and sets `spot` to its place. Precondition: nothing else has been done to its set.
+    [[gnu::always_inline]] void append(Spot& spot, std::uint64_t line, bool dirty) {
+        spot.way = is_ideal() ? ideal(spot.part).append(line, dirty)
+                              : rows_.append(spot.row, tag_of(line), dirty);
+    }
     // Returns the word beside a line. Whoever fills the line writes it.
     [[nodiscard]] std::uint8_t& beside(Spot spot) {
         return is_ideal() ? ideal(spot.part).beside(spot.way)

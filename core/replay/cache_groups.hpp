@@ -81,20 +81,19 @@ class CacheGroups {
     // share no set, so they can go one part of the page after the other. The rows of a part stay in
     // the host's caches while many lines go through them.
     void warm_up(const PendingRuns& runs) {
-        for (std::uint32_t group = 0; group < groups_.size(); ++group) {
-            CacheHierarchy& caches = groups_[group];
-            if (!caches.places_are_apart()) {
-                unasked_.clear();
-                caches.access(runs.of(group), unasked_);
-                continue;
-            }
-            divide(runs.of(group));
-            for (std::vector<PageRun>& part : parts_) {
-                unasked_.clear();
-                caches.access(part, unasked_);
-                part.clear();
-            }
-        }
+        part_by_part(runs, [&](CacheHierarchy& caches, std::span<const PageRun> part) {
+            unasked_.clear();
+            caches.access(part, unasked_);
+        });
+    }
+
+    // The caches hold what they would hold `as_new` and after these reads and write-backs, as
+    // CacheHierarchy::refill() means it.
+    void refill(const PendingRuns& runs, const CacheHierarchy& as_new) {
+        for (CacheHierarchy& caches : groups_) caches.become(as_new);
+        part_by_part(runs, [](CacheHierarchy& caches, std::span<const PageRun> part) {
+            caches.refill(part);
+        });
     }
 
     // Of all cores, since the beginning; with l3_beside in place of l3.
@@ -105,6 +104,22 @@ class CacheGroups {
   private:
     static constexpr unsigned places = 4;  // lines of a page that are one part
 
+    // Calls visit(caches of a group, some of its runs).
+    template <class Visit>
+    void part_by_part(const PendingRuns& runs, Visit&& visit) {
+        for (std::uint32_t group = 0; group < groups_.size(); ++group) {
+            CacheHierarchy& caches = groups_[group];
+            if (!caches.places_are_apart()) {
+                visit(caches, runs.of(group));
+                continue;
+            }
+            divide(runs.of(group));
+            for (std::vector<PageRun>& part : parts_) {
+                visit(caches, std::span<const PageRun>(part));
+                part.clear();
+            }
+        }
+    }
     void divide(std::span<const PageRun> runs) {
         constexpr std::uint64_t of_part = (1u << places) - 1;
         for (const PageRun& run : runs) {

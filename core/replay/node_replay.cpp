@@ -22,8 +22,8 @@ namespace {
 // begins each time when the lines before are all there, so many; and so few that they stay in the
 // host's caches.
 constexpr std::uint64_t batch_lines = 1u << 15;
-// Lines that only warm the caches up do not go to DRAM. So many at a time, which are all that a
-// stretch recalls, meet each set often, also where a node has a hundred cores.
+// Lines that only warm the caches up do not go to DRAM. So many at a time meet each set often, also
+// where a node has a hundred cores.
 constexpr std::uint64_t warm_up_lines = 1u << 21;
 // In a sampled phase, DRAM clears the first `first_large` large pages and then one in
 // `large_distance`. It clears at most `most_large_frames` frames of each, and at most
@@ -82,7 +82,8 @@ class NodeReplay {
             under_way.at(cursor->done());
             for (const Op& op : ops) {
                 step(op);
-                if (runs_.lines() < (part_ == Part::counted ? batch_lines : warm_up_lines))
+                if (refilling_ ||
+                    runs_.lines() < (part_ == Part::counted ? batch_lines : warm_up_lines))
                     continue;
                 flush();
                 under_way.stop_if_cancelled();
@@ -126,9 +127,9 @@ class NodeReplay {
                 enter(op.lines);
                 return;
             case OpKind::recall:
-                return to_caches(op, AccessKind::read);
+                return recall(op, AccessKind::read);
             case OpKind::recall_dirty:
-                return to_caches(op, AccessKind::write_back);
+                return recall(op, AccessKind::write_back);
             case OpKind::map_read:
                 return read_file(op);
             case OpKind::hint_fault:
@@ -193,6 +194,15 @@ class NodeReplay {
         const auto lines = static_cast<unsigned>(std::popcount(op.lines));
         const std::uint32_t copies = pages_.writable(op.page) ? options_.ranks : 1;
         if (!enter(std::uint64_t{lines} * copies)) return;
+        to_caches(op, kind);
+    }
+
+    // A stretch begins. Few recalled lines go through the caches. Many wait until all are there.
+    void recall(const Op& op, AccessKind kind) {
+        if (!refilling_ && options_.excerpts[phase_].recalled > options_.refilled_above) {
+            flush();
+            refilling_ = true;
+        }
         to_caches(op, kind);
     }
 
@@ -456,7 +466,12 @@ class NodeReplay {
 
     // What is pending goes through caches and DRAM, and is counted if it is to be.
     void flush() {
+        const bool refills = std::exchange(refilling_, false);
         for (NodeTwin& twin : twins_) {
+            if (refills) {
+                twin.refill(runs_);
+                continue;
+            }
             twin.run(runs_, part_ == Part::counted);
             if (part_ != Part::counted) continue;
             for (NodeMemory& memory : twin.memories()) count(memory);
@@ -512,6 +527,7 @@ class NodeReplay {
 
     unsigned phase_ = 0;
     std::uint64_t number_ = 0;  // of the stretch in its phase
+    bool refilling_ = false;    // what waits is recalled, and the caches are to hold nothing else
     bool clearing_large_ = false;
     std::vector<LargePage> large_;            // of the page that is mapped
     std::vector<std::uint64_t> large_pages_;  // [phase] that one rank was given

@@ -34,6 +34,9 @@ struct NodeReplayOptions {
     bool translating =
         true;             // else TLBs look nothing up; page tables have their frames all the same
     bool caching = true;  // else nothing goes through caches and DRAM: for what TLBs alone count
+    // Stretches that recall more lines refill the caches, which is cheaper than to access each
+    // (CacheHierarchy::refill()).
+    std::uint64_t refilled_above = ~std::uint64_t{0};
     // Where threads run and pages go on a node of several NUMA nodes, which lines are then counted
     // by. Without: thread t of rank r runs on core r * threads + t of the only one.
     std::shared_ptr<const NumaPlacing> numa = nullptr;

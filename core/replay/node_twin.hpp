@@ -16,9 +16,12 @@ namespace pagelens {
 
 class NodeTwin {
   public:
+    // Precondition: `model` outlives this.
     NodeTwin(const NodeModel& model, const Program& program, std::uint32_t cores,
              const NumaPlacing* numa)
-        : caches_(model.caches, cores), memories_{NodeMemory(model.drams, program, cores, numa)} {
+        : as_new_(&model.caches),
+          caches_(model.caches, cores),
+          memories_{NodeMemory(model.drams, program, cores, numa)} {
         if (model.caches.has_beside()) memories_.emplace_back(model.drams, program, cores, numa);
     }
 
@@ -41,12 +44,20 @@ class NodeTwin {
         end(counted);
     }
 
+    // The caches hold what a run left of which this batch is the end, and nothing else.
+    void refill(const PendingRuns& runs) {
+        for (NodeMemory& memory : memories_) memory.begin();
+        caches_.refill(runs, *as_new_);
+        end(false);
+    }
+
   private:
     void end(bool counted) {
         memories_[0].end(caches_.totals(), counted);
         if (memories_.size() > 1) memories_[1].end(caches_.totals_beside(), counted);
     }
 
+    const CacheHierarchy* as_new_;
     CacheGroups caches_;
     MemoryTraffic traffic_;
     std::vector<NodeMemory> memories_;

@@ -16,6 +16,7 @@ from pagelens import _core
 from pagelens.accesses.workload import ALL_SETS, KERNEL, Workload
 from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
+from pagelens.frames.numa_rule import FIRST_TOUCH, cores_of_threads
 from pagelens.machine import Machine
 from pagelens.machine.caches import Levels, build_caches
 from pagelens.machine.tlb import core_tlb
@@ -33,11 +34,14 @@ from pagelens.replay.stretches import (
 
 # A long phase is simulated in stretches. Before each, the lines that the run used last are recalled, as many
 # as the caches hold and a quarter more. So the caches have what they would have if all of the run had gone
-# through them, and nothing of the stretch before. A short warm-up follows, for the order of ranks and
-# threads. The run has some `STRETCHES` stretches, or fewer if caches are large, divided by the phases' lines.
-# A phase below `SMALL_SHARE` of the run has few short ones, which warm L2s up by a quarter of their lines.
+# through them, and nothing of the stretch before. If these are more than `REFILLED_ABOVE`, they do not go
+# through the caches one by one, but refill them. The caches are empty then, so half as many again are
+# recalled, which fill nearly all sets. A short warm-up follows, for the order of ranks and threads. The run
+# has some `STRETCHES` stretches, or fewer if caches are large, divided by the phases' lines. A phase below
+# `SMALL_SHARE` of the run has few short ones, which warm L2s up by a quarter of their lines.
 STRETCHES, FEWEST_STRETCHES, MOST_SIMULATED = 16, 6, 1 << 22
-FILLS, WARM_UP, FEWEST_RECALLED, MOST_RECALLED = 1.25, 1 << 16, 1 << 16, 1 << 21
+FILLS, WARM_UP, FEWEST_RECALLED, MOST_COUNTED = 1.25, 1 << 16, 1 << 16, 1 << 19
+REFILLED_ABOVE, REFILLS = 1 << 21, 1.5
 FEWEST_OF_PHASE, STRETCHES_OF_SMALL, MOST_WARM_UP_OF_SMALL = 2, 4, 1 << 17
 SMALL_SHARE = 0.05
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples keep apart modulo 1
@@ -115,13 +119,21 @@ def caches_below_l1(
 
 
 def cached_lines(machine: Machine, cores: int) -> tuple[int, int]:
-    """Return how many lines the L2s of so many cores hold, and how many their L3s."""
-    second = machine.l2.size.value * -(-cores // machine.l2.shared_by.value)
+    """Return how many lines the L2s of the cores of so many threads hold, and how many their L3s."""
+    used = _used_cores(machine, cores)
+    second = machine.l2.size.value * len(np.unique(used // machine.l2.shared_by.value))
     third = 0
     if machine.l3 is not None:
         sharing = machine.l3.shared_by or machine.cores.count
-        third = machine.l3.size.value * -(-cores // sharing.value)
+        third = machine.l3.size.value * len(np.unique(used // sharing.value))
     return second // LINE_BYTES, third // LINE_BYTES
+
+
+def _used_cores(machine: Machine, threads: int) -> NDArray[np.uint32]:
+    """Return the core of each of so many threads, which are spread over all NUMA nodes."""
+    if machine.topology.nodes == 1:
+        return np.arange(threads, dtype=np.uint32)
+    return cores_of_threads(machine, threads, FIRST_TOUCH)
 
 
 def excerpts(
@@ -145,7 +157,9 @@ def excerpts(
     """
     second, third = cached_lines(machine, cores)
     short = min(max(second // 4, FEWEST_RECALLED), MOST_WARM_UP_OF_SMALL)
-    recalled = min(max(int(FILLS * (second + third)), FEWEST_RECALLED), MOST_RECALLED)
+    recalled = max(int(FILLS * (second + third)), FEWEST_RECALLED)
+    if recalled > REFILLED_ABOVE:
+        recalled = int(REFILLS * (second + third))
     in_all = min(max(MOST_SIMULATED // recalled, FEWEST_STRETCHES), STRETCHES)
     found = []
     for number, of_phase in enumerate(lines, start=1):
@@ -155,7 +169,7 @@ def excerpts(
             warm_up, counted = short, short // 2
         else:
             count, recall = max(FEWEST_OF_PHASE, math.ceil(in_all * share)), recalled
-            warm_up, counted = WARM_UP, recalled // 4
+            warm_up, counted = WARM_UP, min(recalled // 4, MOST_COUNTED)
         if cleared is not None and cleared[number - 1] > of_phase:
             shorter = of_phase / cleared[number - 1]
             warm_up, counted = int(warm_up * shorter), max(1, int(counted * shorter))
@@ -329,6 +343,7 @@ def replay_node(
             sets=sets,
             translating=translating,
             caching=caching,
+            refilled_above=REFILLED_ABOVE,
             numa=numa,
             cancel=_core.CancelFlag() if cancel is None else cancel,
         )
@@ -358,6 +373,7 @@ def replay_twins(
             ranks=ranks,
             excerpts=parts.excerpts,
             sets=sets,
+            refilled_above=REFILLED_ABOVE,
             numa=numa,
             cancel=_core.CancelFlag() if cancel is None else cancel,
         )

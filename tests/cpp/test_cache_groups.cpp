@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -66,6 +67,39 @@ TEST_CASE("caches are the same whether their lines came in order or part by part
             same &= traffic[i].line() == other[i].line() && traffic[i].core() == other[i].core() &&
                     traffic[i].write() == other[i].write();
         CHECK(same);
+    }
+}
+
+TEST_CASE("caches are refilled part by part, and forget what they held") {
+    for (const bool ideal : {false, true}) {
+        CAPTURE(ideal);
+        HierarchyModel model = small_caches();
+        model.l3->geometry.fully_associative = ideal;
+        const CacheHierarchy as_new(model);
+        CacheGroups groups(as_new, 8);
+        Random random(ideal, 0, 0, Stream::history);
+        PendingRuns runs(as_new.cores(), 8);
+        push_some(runs, random, 5000);
+        groups.warm_up(runs);
+        const auto before = groups.totals();
+        runs.clear();
+        push_some(runs, random, 5000);
+        groups.refill(runs, as_new);
+        CHECK(groups.totals().front() == before.front());  // the counts stay
+        std::vector<CacheHierarchy> each(runs.groups(), as_new);
+        for (std::uint32_t group = 0; group < runs.groups(); ++group)
+            each[group].refill(runs.of(group));
+        runs.clear();
+        push_some(runs, random, 5000);
+        MemoryTraffic traffic, expected;
+        groups.access(runs, traffic, [](auto&&...) {});
+        for (std::uint32_t group = 0; group < runs.groups(); ++group)
+            each[group].access(runs.of(group), expected);
+        CHECK(!traffic.empty());
+        CHECK(std::ranges::equal(traffic, expected, [](const auto& one, const auto& other) {
+            return one.line() == other.line() && one.core() == other.core() &&
+                   one.write() == other.write();
+        }));
     }
 }
 

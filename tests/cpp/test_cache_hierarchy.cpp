@@ -1,7 +1,12 @@
 #include <doctest/doctest.h>
 
+#include <array>
+#include <map>
+#include <ranges>
+#include <set>
 #include <sstream>
 #include <stdexcept>
+#include <vector>
 
 #include "core/machine/cache_hierarchy.hpp"
 #include "core/random/philox.hpp"
@@ -268,4 +273,136 @@ TEST_CASE("hierarchy has an L3 beside a victim L3 only, and without an L1") {
     m.l3->inclusion = Inclusion::victim;
     m.l1 = HierarchyModel::Private{};
     CHECK_THROWS_AS(CacheHierarchy{m}, std::invalid_argument);
+}
+
+// Reads and write-backs of lines of 64 pages, each line once, by any core.
+static std::vector<PageRun> uses_of_lines(Random& random, std::uint32_t cores, std::size_t lines) {
+    std::vector<PageRun> uses;
+    std::set<std::uint64_t> used;
+    while (used.size() < lines) {
+        const std::uint64_t line = random.below(64 * 64);
+        if (!used.insert(line).second) continue;
+        const AccessKind kind = random.below(3) == 0 ? AccessKind::write_back : AccessKind::read;
+        uses.push_back({1ull << line % 64, static_cast<std::uint32_t>(line / 64),
+                        static_cast<std::uint16_t>(random.below(cores)), kind});
+    }
+    return uses;
+}
+
+TEST_CASE("hierarchy that is refilled goes on as one that had every access") {
+    Random random(1, 0, 0, Stream::history);
+    for (int round = 0; round < 200; ++round) {
+        HierarchyModel m;
+        m.cores = m.l2.shared_by = 1 + random.below(2);
+        m.l2.geometry = {1u << random.below(4), 1 + random.below(8)};
+        if (random.below(4) != 0) {
+            m.l3 = {{8u << random.below(2), 1 + random.below(random.below(4) == 0 ? 40 : 16)},
+                    random.below(2) == 0 ? Inclusion::victim : Inclusion::exclusive};
+            // One set of L2 and one of L3: L3 gets its lines in their order.
+            m.l3->geometry.fully_associative = m.l2.geometry.sets == 1 && random.below(2) == 0;
+            if (m.l3->inclusion == Inclusion::victim && m.l2.geometry.sets == 1 &&
+                random.below(2) == 0)
+                m.l3_beside = CacheGeometry{8, 4, replacement_by<Lru>, true};
+        }
+        if (random.below(2) == 0) m.slices = three_slices();
+        CAPTURE(described(m));
+        const std::vector<PageRun> uses = uses_of_lines(random, m.cores, random.below(800));
+        CacheHierarchy slow(m), fast(m);
+        MemoryTraffic traffic, other;
+        slow.access(uses, traffic);
+        const CacheHierarchy as_new(m);
+        fast.access(uses_of_lines(random, m.cores, 500), other);  // an earlier stretch
+        fast.become(as_new);
+        fast.refill(uses);
+        slow.reset_counts();
+        fast.reset_counts();
+        traffic.clear();
+        other.clear();
+        MemoryTraffic beside, other_beside;
+        for (int i = 0; i < 1500; ++i) {
+            const LineAccess its{random.below(64 * 64), random.below(m.cores),
+                                 static_cast<AccessKind>(random.below(4))};
+            slow.access(std::span(&its, 1), traffic);
+            fast.access(std::span(&its, 1), other);
+            if (!m.l3_beside) continue;
+            for (const auto& [from, to] : {std::pair(&slow, &beside), {&fast, &other_beside}})
+                to->insert(to->end(), from->traffic_beside().begin(), from->traffic_beside().end());
+        }
+        REQUIRE(same(traffic, other));
+        REQUIRE(same(beside, other_beside));
+        REQUIRE(std::ranges::equal(slow.counts(), fast.counts()));
+    }
+}
+
+TEST_CASE("hierarchy that is refilled has the lines used last, where there is room") {
+    Random random(2, 0, 0, Stream::history);
+    const AddressHash slice_of = three_slices();
+    for (int round = 0; round < 200; ++round) {
+        HierarchyModel m;
+        m.cores = 1 + random.below(8);
+        m.l2 = {{1u << random.below(3), 1 + random.below(4)}, 1 + random.below(2)};
+        m.l3 = {{1u << random.below(4), 1 + random.below(20)},
+                std::array{Inclusion::inclusive, Inclusion::exclusive,
+                           Inclusion::victim}[random.below(3)]};
+        m.slices = slice_of;
+        CAPTURE(described(m));
+        std::vector<PageRun> uses = uses_of_lines(random, m.cores, random.below(1500));
+        for (PageRun& its : uses) its.kind = AccessKind::read;
+        for (const PageRun& again : uses_of_lines(random, m.cores, 100))
+            uses.push_back({again.lines, again.frame, again.core, AccessKind::read});
+        CacheHierarchy fast(m);
+        fast.refill(uses);
+        using Lines = std::set<std::uint64_t>;
+        std::map<std::pair<std::uint32_t, std::uint64_t>, Lines> l2;  // [tile, set]
+        std::map<std::pair<std::uint32_t, std::uint64_t>, Lines> l3;  // [slice, set]
+        for (const PageRun& its : std::views::reverse(uses)) {
+            const std::uint64_t line =
+                its.frame * 64 + static_cast<unsigned>(std::countr_zero(its.lines));
+            Lines& upper = l2[{its.core / m.l2.shared_by, line % m.l2.geometry.sets}];
+            Lines& lower = l3[{slice_of(line << line_bits), line % m.l3->geometry.sets}];
+            if (upper.contains(line)) continue;
+            const auto to_l3 = [&] {
+                if (lower.size() < m.l3->geometry.ways) lower.insert(line);
+                return lower.contains(line);
+            };
+            const bool may = m.l3->inclusion != Inclusion::inclusive || to_l3();
+            if (may && upper.size() < m.l2.geometry.ways) {
+                upper.insert(line);
+            } else if (m.l3->inclusion != Inclusion::inclusive) {
+                to_l3();
+            }
+        }
+        for (std::uint64_t line = 0; line < 64 * 64; ++line) {
+            for (std::uint32_t core = 0; core < m.cores; ++core)
+                REQUIRE(fast.private_holds(core, line) ==
+                        l2[{core / m.l2.shared_by, line % m.l2.geometry.sets}].contains(line));
+            // An L3 that keeps no line of an L2 loses those that another core reads.
+            if (m.l3->inclusion == Inclusion::exclusive) continue;
+            REQUIRE(fast.l3_holds(line) ==
+                    l3[{slice_of(line << line_bits), line % m.l3->geometry.sets}].contains(line));
+        }
+    }
+}
+
+TEST_CASE("hierarchy that is refilled has no more lines in L2s than its snoop filter knows") {
+    Random random(3, 0, 0, Stream::history);
+    HierarchyModel m;
+    m.cores = 2;
+    m.l2.geometry = {4, 4};
+    m.l3 = HierarchyModel::Shared{{4, 16}, Inclusion::victim};
+    m.snoop_filter = CacheGeometry{4, 3};
+    CacheHierarchy fast(m);
+    const std::vector<PageRun> uses = uses_of_lines(random, m.cores, 60);
+    fast.refill(uses);
+    unsigned in_l2 = 0, in_none = 0;
+    for (const PageRun& its : uses) {
+        const std::uint64_t line =
+            its.frame * 64 + static_cast<unsigned>(std::countr_zero(its.lines));
+        const bool here = fast.private_holds(its.core, line);
+        in_l2 += here;
+        in_none += !here && !fast.l3_holds(line);
+    }
+    CHECK(in_l2 == 12);
+    CHECK(in_none == 0);
+    CHECK(fast.total(CacheCounter::sf_evictions) > 0);
 }

@@ -161,6 +161,22 @@ TEST_CASE("a job has every op of every process, in that process's order") {
     }
 }
 
+TEST_CASE("threads of a process with one number are one thread of the job") {
+    std::vector<Op> ops;
+    for (const unsigned thread : {0u, 1u, 2u})
+        ops.push_back(make_op(OpKind::fetch, 0, 1, 0, thread));
+    auto helped = process_of(listed(ops, 1, 1, 3));
+    helped.threads = {1, 0, 1};
+    const auto job = job_of({helped, helped}, 3, 1);
+    CHECK(job->threads() == 4);
+    CHECK(job->instructions().size() == 4);
+    std::vector<unsigned> threads;
+    for (const Op& op : ops_of(*job)) threads.push_back(op.thread);
+    CHECK(threads == std::vector<unsigned>{1, 3, 0, 2, 1, 3});
+    helped.threads.pop_back();
+    CHECK_THROWS_AS(job_of({helped}, 3, 1), std::invalid_argument);
+}
+
 TEST_CASE("a page of a file that is only read is one page of the job") {
     // Page 0 is only read. Page 1 is read and then written. Page 2 is anonymous.
     const std::vector<Op> ops{make_op(OpKind::map_read, 0, 1),  make_op(OpKind::map_read, 1, 2),

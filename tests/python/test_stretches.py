@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from machine_roles import INCLUSIVE_L3, NO_L3
+from machine_roles import CHIPLETS, INCLUSIVE_L3, NO_L3, SNOOP_FILTER
 
 import pagelens as pl
+from pagelens.accesses.declared import declared
 from pagelens.accesses.trace import open_trace
 from pagelens.frames import Node, policies
 from pagelens.machine import Machine, load_machine
@@ -166,3 +167,31 @@ def test_memory_that_is_given_back_and_cleared_is_in_no_cache(
     assert share < 0.9
     monkeypatch.setattr(whole_node, "excerpts", lambda _machine, lines, *_: [(0, 0, 0, 0, 0)] * len(lines))
     assert some == pytest.approx(read_of_memory()[1], rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["cg", "triad"])
+@pytest.mark.parametrize(
+    ("role", "l3"), [(INCLUSIVE_L3, "768 KiB"), (SNOOP_FILTER, "1056 KiB"), (CHIPLETS, "1 MiB")]
+)
+def test_caches_that_are_refilled_hold_what_all_recalled_lines_would_leave(
+    role: str, l3: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slow and obvious way is that the recalled lines go through the caches one by one."""
+    machine = load_machine(role).with_values({"cores.count": 4, "l2.size": "64 KiB", "l3.size": l3})
+    monkeypatch.setattr(whole_node, "FEWEST_RECALLED", 1 << 14)
+    monkeypatch.setattr(whole_node, "WARM_UP", 1 << 10)
+
+    def counted() -> dict[str, float]:
+        simulation = Simulation(declared(name, 24 * MEBIBYTE, 4), machine, ranks=1)
+        run = simulation.run(simulation.place(policies["random"], Node(machine, seed=1, node=0)))
+        found = {name: float(run.counts[name].sum()) for name in ("l3_hits", "msc_reads", "msc_writes")}
+        return {**found, "time_s": float(run.times.time_s.sum())}
+
+    one_by_one = counted()
+    monkeypatch.setattr(whole_node, "REFILLED_ABOVE", 0)
+    refilled = counted()
+    monkeypatch.setattr(whole_node, "excerpts", lambda _machine, lines, *_: [(0, 0, 0, 0, 0)] * len(lines))
+    whole = counted()
+    for count, expected in whole.items():
+        few = 0.01 * whole["msc_reads"] if count != "time_s" else 0.01 * expected
+        assert abs(refilled[count] - expected) < abs(one_by_one[count] - expected) + few, count

@@ -44,12 +44,17 @@ void HierarchyOf<plain>::access(std::span<const LineAccess> batch, MemoryTraffic
 }
 
 template <bool plain>
-void HierarchyOf<plain>::access(std::span<const PageRun> batch, MemoryTraffic& traffic,
-                                std::vector<std::size_t>* ends) {
+void HierarchyOf<plain>::check(std::span<const PageRun> batch) const {
     for (const PageRun& its : batch) {
         const std::uint64_t last = std::uint64_t{its.frame} * lines_per_page + lines_per_page - 1;
         if (!is_possible(its.core, last, its.kind)) refuse(its.core, last, its.kind);
     }
+}
+
+template <bool plain>
+void HierarchyOf<plain>::access(std::span<const PageRun> batch, MemoryTraffic& traffic,
+                                std::vector<std::size_t>* ends) {
+    check(batch);
     traffic_beside_.clear();
     std::array<LineAccess, 512> chunk;
     std::size_t size = 0;

@@ -27,6 +27,9 @@ class HierarchyOf {
     void access(std::span<const PageRun> batch, MemoryTraffic& traffic,
                 std::vector<std::size_t>* ends = nullptr);
 
+    void become(const HierarchyOf& other);
+    void refill(std::span<const PageRun> uses);
+
     [[nodiscard]] std::vector<std::uint64_t>& counts() { return counts_; }
     [[nodiscard]] const std::vector<std::uint64_t>& counts() const { return counts_; }
     [[nodiscard]] bool private_holds(std::uint32_t core, std::uint64_t line) const;
@@ -70,6 +73,10 @@ class HierarchyOf {
     std::uint32_t expect_l2_miss(const LineAccess& its);
     void prefetch_shared(std::uint64_t line, std::uint32_t slice) const;
     void access(const LineAccess& its, std::uint32_t slice, MemoryTraffic& traffic);
+
+    void check(std::span<const PageRun> batch) const;
+    bool append(std::uint32_t tile, std::uint64_t line, std::uint32_t slice, bool dirty);
+    bool append_to_l3(std::uint64_t line, std::uint32_t slice, bool dirty);
 
     void load_or_store(const Requester& who, std::uint64_t line, std::uint32_t slice, bool write);
     [[gnu::noinline]] void write_back(Requester who, std::uint64_t line, std::uint32_t slice);

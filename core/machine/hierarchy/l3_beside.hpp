@@ -47,6 +47,14 @@ class L3Beside {
         }
     }
 
+    // Puts in a line, if it is not there, as the one that was used longest ago, if there is room.
+    void append(std::uint64_t line, std::uint32_t slice, bool dirty) {
+        auto spot = cache_.find(line, slice);
+        if (!spot) cache_.append(spot, line, dirty);
+    }
+    // Holds what `other` holds from now on, and keeps its counts.
+    void become(const L3Beside& other) { cache_ = other.cache_; }
+
     // Those of L3 and memory; all others are of the private caches.
     [[nodiscard]] std::uint64_t count(CacheCounter counter) const {
         return counts_[static_cast<std::size_t>(counter)];
