@@ -62,25 +62,44 @@ _NOTHING = frozenset(["nop", "endbr64", "prefetcht0", "prefetcht1", "prefetcht2"
 _FUSED = frozenset(["cmp", "test", "add", "sub", "and", "inc", "dec"])
 COLUMNS = 18
 LOADED_KIND = 2  # the column of the kind of data that an instruction loads
+_DISPLACEMENT = 16  # a column
+# _row() returns two more: whether a branch after it may fuse with it, and whether its displacement begins at
+# the instruction.
+_FUSES, _RELATIVE = 18, 19
 
 
-def decode(code: bytes, address: int) -> list[list[int]]:
-    """Return one row for each instruction, with the columns of `_core.Code`.
+class Decoder:
+    """Decodes blocks of code. Each instruction is worked out once, wherever it occurs again."""
 
-    Bytes that are no known instruction end the block.
-    """
-    import capstone  # needed here only
+    def __init__(self) -> None:
+        import capstone  # needed here only
 
-    decoder = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-    decoder.detail = True
-    rows = [_row(decoder, instruction) for instruction in decoder.disasm(code, address)]
-    for first, second in itertools.pairwise(rows):
-        if second[4] == _CONDITIONAL and first[1] == 1 and first[0] == INTEGER and first[18]:
-            second[1] = 0  # one operation of both
-    return [row[:COLUMNS] for row in rows]
+        self._lengths = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+        self._details = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+        self._details.detail = True
+        self._known: dict[bytes, list[int]] = {}  # what _row() returns, by the instruction's bytes
+
+    def decode(self, code: bytes, address: int) -> list[list[int]]:
+        """Return one row for each instruction, with the columns of `_core.Code`.
+
+        Bytes that are no known instruction end the block.
+        """
+        rows = []
+        for begin, size, _, _ in self._lengths.disasm_lite(code, 0):
+            text = code[begin : begin + size]
+            if (known := self._known.get(text)) is None:
+                known = self._known[text] = _row(next(self._details.disasm(text, 0)))
+            rows.append(row := known.copy())
+            if row[_RELATIVE]:
+                row[_DISPLACEMENT] += address + begin
+        for first, second in itertools.pairwise(rows):
+            if second[4] == _CONDITIONAL and first[1] == 1 and first[0] == INTEGER and first[_FUSES]:
+                second[1] = 0  # one operation of both
+        return [row[:COLUMNS] for row in rows]
 
 
-def _row(decoder: Any, instruction: Any) -> list[int]:
+def _row(instruction: Any) -> list[int]:
+    """Return the columns of an instruction at address 0, and what _FUSES and _RELATIVE name."""
     from capstone import x86
 
     name = instruction.mnemonic.split()[-1]
@@ -94,11 +113,12 @@ def _row(decoder: Any, instruction: Any) -> list[int]:
     load = store = False
     origin = constant = 0
     base = index = displacement = scale = 0
+    relative = False
     if memory is not None and plain not in _NOTHING and name != "lea":
         base, index = _number(instruction, memory.mem.base), _number(instruction, memory.mem.index)
         displacement, scale = memory.mem.disp, memory.mem.scale if index else 0
-        if instruction.reg_name(memory.mem.base) == "rip":
-            displacement += instruction.address + instruction.size
+        if relative := instruction.reg_name(memory.mem.base) == "rip":
+            displacement += instruction.size
         if plain in _COPIES or name.startswith("set"):
             load, store = not first_in_memory, first_in_memory
         elif first_in_memory:
@@ -118,7 +138,7 @@ def _row(decoder: Any, instruction: Any) -> list[int]:
         kind = CROSSING
     if name in ("push", "call"):
         store, load = True, load
-        base, displacement, scale, index = _STACK, -8, 0, 0
+        base, displacement, scale, index, relative = _STACK, -8, 0, 0, False
     elif name in ("pop", "ret", "leave"):
         load, base = True, _STACK if name != "leave" else 7
     if name in ("push", "pop", "call", "ret"):
@@ -155,7 +175,7 @@ def _row(decoder: Any, instruction: Any) -> list[int]:
     reads, writes = reads[:4], sorted(writes, key=lambda register: register == _FLAGS)[:3]
     return [
         kind, slots, access * load, access * store, branch, base, index, *reads, *[0] * (4 - len(reads)),
-        *writes, *[0] * (3 - len(writes)), origin, constant, displacement, scale, fuses,
+        *writes, *[0] * (3 - len(writes)), origin, constant, displacement, scale, fuses, int(relative),
     ]  # fmt: skip
 
 

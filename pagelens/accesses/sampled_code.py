@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens import _core
-from pagelens.accesses.instructions import COLUMNS, LOADED_KIND, OF_INTEGER, OF_VECTOR, decode
+from pagelens.accesses.instructions import COLUMNS, LOADED_KIND, OF_INTEGER, OF_VECTOR, Decoder
 
 SPACE_PAGE_BITS = 36  # of a page's number in an address space (core/accesses/program.hpp)
 _LINE_BITS_OF_PAGE = 6
@@ -63,6 +63,7 @@ def decode_samples(traces: Sequence[SampledTrace]) -> SampledCode | None:
     """
     if not all(process.trace.samples for process in traces):
         return None
+    decoder = Decoder()
     rows: list[list[int]] = []
     begin, counts, address, size = [0], list[int](), list[int](), list[int]()
     known: dict[tuple[int, bytes], int] = {}  # the blocks of the processes before
@@ -78,13 +79,14 @@ def decode_samples(traces: Sequence[SampledTrace]) -> SampledCode | None:
                 index[used] = same
                 continue
             index[used] = len(counts)
-            rows += decode(block.bytes, block.address)
+            rows += decoder.decode(block.bytes, block.address)
             counts.append(len(rows) - begin[-1])
             begin.append(len(rows))
             address.append(block.address)
             size.append(len(block.bytes))
         known |= {(by_id[used].address, by_id[used].bytes): place for used, place in index.items()}
-        runs += [_run(sample, index, counts, process.phases, number) for sample in samples]
+        executed = np.asarray(counts, dtype=np.int64)
+        runs += [_run(sample, index, executed, process.phases, number) for sample in samples]
     addresses, sizes = np.asarray(address, dtype=np.uint64), np.asarray(size, dtype=np.uint64)
     table = np.asarray(rows, dtype=np.int64).reshape(-1, COLUMNS)
     code = _core.Code(table, np.asarray(begin, dtype=np.uint64), addresses, sizes)
@@ -108,7 +110,7 @@ def _loads(table: NDArray[np.int64], begin: Sequence[int]) -> NDArray[np.int64]:
 def _run(
     sample: _core.InstructionSample,
     index: Mapping[int, int],
-    counts: Sequence[int],
+    counts: NDArray[np.int64],
     phases: Mapping[int, int],
     process: int,
 ) -> SampledRun:
@@ -122,7 +124,7 @@ def _run(
         process * MOST_THREADS + sample.thread,
         sample.first_instruction,
         phases.get(sample.phase, 0),
-        sum(counts[block] for block in blocks),
+        int(counts[np.asarray(blocks, dtype=np.int64)].sum()),
         blocks,
         np.array([place[access.block] for access in accesses], dtype=np.uint64),
         np.array([access.instruction for access in accesses], dtype=np.uint64),

@@ -8,6 +8,7 @@ because two lines that allocate are two objects.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 from pathlib import PurePosixPath
 
 from pagelens.accesses.symbols import Symbolizer
@@ -26,7 +27,22 @@ def group_sites(
     `most_frames` of them, since longer stacks were cut. `program` is the traced program as it was called,
     such as `./app`.
     """
-    folded = {site: _folded(addresses, symbols, program) for site, addresses in sites.items()}
+    name = PurePosixPath(program).name
+
+    @cache  # stacks share most of their frames
+    def frame(address: int) -> tuple[Hashable, Hashable]:
+        """Return what occurs only once in a stack, and what is kept of it."""
+        module, function = symbols.function(address)
+        if function is None and PurePosixPath(module).name != name:
+            return module, module
+        return (module, address if function is None else function), address
+
+    folded: dict[int, Stack] = {}
+    for site, addresses in sites.items():
+        kept: dict[Hashable, Hashable] = {}
+        for place, left in map(frame, addresses):
+            kept.setdefault(place, left)
+        folded[site] = tuple(kept.values())
     whole: dict[Stack, int] = {}
     for site, stack in folded.items():
         if len(sites[site]) < most_frames:
@@ -46,16 +62,3 @@ def group_sites(
         if first != site:
             groups[site] = first
     return groups
-
-
-def _folded(addresses: Sequence[int], symbols: Symbolizer, program: str) -> Stack:
-    stack: list[Hashable] = []
-    seen: set[Hashable] = set()
-    for address in addresses:
-        module, function = symbols.function(address)
-        named = function is not None or PurePosixPath(module).name == PurePosixPath(program).name
-        place: Hashable = (module, address if function is None else function) if named else module
-        if place not in seen:
-            seen.add(place)
-            stack.append(address if named else module)
-    return tuple(stack)

@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -44,9 +44,9 @@ class LoadedModule:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Location:
-    """One function at a code address."""
+    """One function at a code address. Its texts are made once, because many stacks have it."""
 
     module: str  # name of the file
     offset: int  # where the address lies in the file's own terms
@@ -64,13 +64,22 @@ class Location:
 
     def __str__(self) -> str:
         """Return `generate_matrix (cg.c:120)`, `generate_matrix+0x1c (app)`, or `app+0x1169`."""
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         if self.function is None:
             return self.where
         if self.path is None:
             return f"{self.function}+{self.function_offset:#x} ({self.module})"
         return f"{self.function} ({self.where})"
 
-    @property
+    @cached_property
+    def is_runtime(self) -> bool:
+        """Whether it lies in a library of a programming language."""
+        return _RUNTIME.match(self.module) is not None
+
+    @cached_property
     def is_wrapper(self) -> bool:
         """Whether this function allocates for its caller."""
         by_name = self.function is not None and _WRAPPER.search(self.function) is not None
@@ -107,7 +116,6 @@ class Symbolizer:
         self._warn = warn
         self._files: dict[tuple[str, bytes], ElfFile | None] = {}
         self._locations = lru_cache(maxsize=None)(self._look_up)
-        self.function = lru_cache(maxsize=None)(self._function)
         self.key = lru_cache(maxsize=None)(self._key)  # stacks share most of their addresses
 
     def __enter__(self) -> "Symbolizer":
@@ -141,7 +149,7 @@ class Symbolizer:
             return f"{name}+{offset:#x}"
         return f"{name}!{symbol.name}+{offset - symbol.address:#x}"
 
-    def _function(self, return_address: int) -> tuple[str, int | None]:
+    def function(self, return_address: int) -> tuple[str, int | None]:
         """Return the path of the file that made the call which returns here, and where its function begins.
 
         The function is None if the file has no symbol there.
@@ -205,7 +213,7 @@ class Symbolizer:
     def _callers(self, return_addresses: Sequence[int]) -> list[Location]:
         """Return the program's own functions on a stack, innermost first, or all if none is its own."""
         everything = [location for address in return_addresses for location in self.locate(address)]
-        own = [place for place in everything if not _RUNTIME.match(place.module)]
+        own = [place for place in everything if not place.is_runtime]
         first = next((i for i, place in enumerate(own) if not place.is_wrapper), None)
         return own[first:] if first is not None else own or everything or [Location("?", 0)]
 

@@ -8,6 +8,7 @@ independent ones overlap. docs/core-model.md describes the model and its limits.
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,14 +47,14 @@ class CoreModel:
         whole = [s for s in range(len(code.samples)) if code.samples[s].instructions >= FEWEST_INSTRUCTIONS]
         foreseen = _core.foreseen_branches(code.code, [sample.blocks for sample in code.samples])
         self._foreseen = foreseen
-        self._lines = {s: foreseen_lines(code.samples[s]) for s in whole}
-        sizes = sizes_of_data(code)
-        self._served = {s: _farthest_level(machine, sizes[s]) for s in whole}
         chosen = [
             _spread([s for s in whole if code.samples[s].phase == phase], MOST_SAMPLES)
             for phase in range(phases)
         ]
         every = _spread(whole, MOST_SAMPLES)
+        sizes, used = sizes_of_data(code), sorted({*every, *itertools.chain.from_iterable(chosen)})
+        self._lines = {s: foreseen_lines(code.samples[s]) for s in used}
+        self._served = {s: _farthest_level(machine, sizes[s]) for s in used}
         self._fetch = fetch_cycles(code, whole, self._weights[whole], machine)
         # The cycles of samples, by everything that decides them. Phases share samples with the whole run,
         # and every placement asks for the same few cores.

@@ -12,7 +12,7 @@ from machine_roles import CHIPLETS, NO_L3
 from traced_program import GOLDEN, traced_c
 
 from pagelens import _core
-from pagelens.accesses.instructions import decode
+from pagelens.accesses.instructions import Decoder
 from pagelens.accesses.sampled_code import SampledRun
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.machine import CoreTimes, load_machine, modelled_times
@@ -259,6 +259,14 @@ def test_instructions_are_decoded(code: str, expected: dict[str, int]) -> None:
         "displacement",
         "scale",
     ]
-    (row,) = decode(bytes.fromhex(code), 0x1000)
+    (row,) = Decoder().decode(bytes.fromhex(code), 0x1000)
     found = dict(zip(columns, row, strict=True))
     assert {name: found[name] for name in expected} == expected
+
+
+def test_an_instruction_that_occurs_again_has_the_displacement_of_its_own_address() -> None:
+    load, push = bytes.fromhex("488b0510000000"), bytes.fromhex("ff3510000000")  # [rip + 16]
+    decoder = Decoder()
+    for address in (0x1000, 0x5000):
+        rows = decoder.decode(load + load + push, address)
+        assert [row[16] for row in rows] == [address + 7 + 16, address + 14 + 16, -8]
