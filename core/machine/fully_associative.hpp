@@ -37,6 +37,8 @@ class FullyAssociativeCache {
         return result;
     }
 
+    void prefetch(std::uint32_t page) const { __builtin_prefetch(&state_[page], 1); }
+
   private:
     struct Page {
         std::uint64_t resident = 0, dirty = 0;  // masks of lines

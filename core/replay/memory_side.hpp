@@ -48,6 +48,9 @@ class MemorySide {
     [[gnu::always_inline]] void prefetch(std::uint32_t frame) const {
         if (main_) main_->prefetch(frame);
         if (two_way_) two_way_->prefetch(frame);
+        if (!ideal_) return;
+        ideal_->prefetch(sampling_.dense(frame));
+        __builtin_prefetch(&(*used_)[sampling_.dense(frame)], 1);
     }
 
     // Lines of a sampled frame, read or written on behalf of an object.
@@ -86,19 +89,26 @@ class MemorySide {
     }
 
   private:
-    // A set-indexed cache, its sampled sets alone.
+    // A set-indexed cache, its sampled sets alone. Where some lines of a page are sampled, a row of
+    // the cache has those of several sets side by side, which keeps it in the host's caches.
     class Indexed {
       public:
         Indexed(std::uint32_t slots, std::uint32_t ways, const Sampling& sampling,
                 std::size_t touched)
             : set_bits_(static_cast<unsigned>(std::countr_zero(slots / ways))),
+              row_bits_(
+                  static_cast<unsigned>(std::countr_zero(lines_per_page / sampling.most_lines()))),
               sampling_(sampling),
-              cache_(sampling.dense_size(slots / ways), ways, touched) {}
+              cache_((sampling.dense_size(slots / ways) >> row_bits_) + 1, ways, touched) {}
+        // The lines of the result and of victims are other ones, but as many.
         RowResult access(std::uint32_t frame, std::uint64_t lines, bool write) {
-            return cache_.access(sampling_.dense(set_of(frame)), frame >> set_bits_, lines, write);
+            const std::uint32_t set = sampling_.dense(set_of(frame));
+            const unsigned first = (set & ((1u << row_bits_) - 1)) * (lines_per_page >> row_bits_);
+            return cache_.access(set >> row_bits_, frame >> set_bits_,
+                                 sampling_.packed(frame, lines) << first, write);
         }
         void prefetch(std::uint32_t frame) const {
-            cache_.prefetch(sampling_.dense(set_of(frame)));
+            cache_.prefetch(sampling_.dense(set_of(frame)) >> row_bits_);
         }
         [[nodiscard]] std::uint32_t set_of(std::uint32_t frame) const {
             return frame & ((1u << set_bits_) - 1);
@@ -110,6 +120,7 @@ class MemorySide {
 
       private:
         unsigned set_bits_;
+        unsigned row_bits_;  // log2 of the sets of a row
         Sampling sampling_;
         MemorySideCache cache_;
     };

@@ -103,6 +103,22 @@ class Sampling {
         return ((frames - 1) / period() + 1) * members_;
     }
 
+    // Returns the sampled lines of the colour that has most, rounded up to a power of two.
+    [[nodiscard]] unsigned most_lines() const {
+        int most = 1;
+        for (const std::uint64_t of : lines_) most = std::max(most, std::popcount(of));
+        return std::bit_ceil(static_cast<unsigned>(most));
+    }
+    // Numbers the sampled lines of a frame's page from 0. Returns those of `lines` that are among
+    // them, by these numbers.
+    [[nodiscard]] std::uint64_t packed(std::uint32_t frame, std::uint64_t lines) const {
+        std::uint64_t of_page = this->lines(frame), numbered = 0;
+        if (of_page == ~0ull) return lines;
+        for (std::uint64_t number = 1; of_page != 0; of_page &= of_page - 1, number <<= 1)
+            if ((lines & of_page & -of_page) != 0) numbered |= number;
+        return numbered;
+    }
+
     // Returns how many lines of `frames` whole frames are sampled. Precondition: period() divides
     // frames.
     [[nodiscard]] std::uint32_t lines_in(std::uint32_t frames) const {

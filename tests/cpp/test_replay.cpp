@@ -198,7 +198,8 @@ TEST_CASE("set sampling is exact: the classes add up to the full simulation, cou
             options.sampling = of_class(1, ~0ull);
             const auto whole = by_component(replay(program, *placement, machine, options, run_on));
             std::vector<std::uint64_t> sums(components);
-            for (const std::uint64_t lines : {0x1111111111111111ull, ~0x1111111111111111ull}) {
+            for (const std::uint64_t lines :
+                 {0x10ull, 0x1111111111111101ull, ~0x1111111111111111ull}) {
                 options.sampling = of_class(1, lines);
                 const auto part =
                     by_component(replay(program, *placement, machine, options, run_on));
