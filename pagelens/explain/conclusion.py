@@ -128,22 +128,22 @@ def conclude(
             ],
         )
     answer, *spread = _size(where, base, distributions)
-    sentences = [*first, answer, *second, *spread]
+    causes = [_limit_alone(base)]
+    if cause is not None:
+        causes = causes_in_words(machine, cause, [c for c in collisions if c.policy == baseline])
+        causes += shared_in_words(cause, shared)
+    # Whoever reads only the first lines has how much, how sure that is, what to do, and why.
+    best, *others = advice(remedies)
+    sentences = [*first, answer, *second, *spread, *_rare(base.nodes), best, *causes, *others]
     sentences += [
-        *_rare(base.nodes),  # how sure all that follows is
         *_one_numa_node(machine, base, distributions),
         *why_fresh_is_slower(base, distributions, attributions),
     ]
     sentences += _where_it_lies(machine)
-    if cause is not None:
-        sentences += causes_in_words(machine, cause, [c for c in collisions if c.policy == baseline])
-        sentences += shared_in_words(cause, shared)
-    else:
-        sentences.append(_limit_alone(base))
     sentences += [*page_faults_in_words(base), *waits_in_words(program.job)]
     sentences += _out_of_reach(base, distributions, remedies, answer)
     order = other_order(remedies)
-    sentences += [advice(remedies), *([order] if order else [])]
+    sentences += [order] if order else []
     sentences += [*unknown_in_words(remedies, base.nodes, by_stretches), *harm_in_words(remedies)]
     sentences += [*assumed_in_words(assumptions, remedies), *noted, *beside(timed, program.share_seen)]
     return Conclusion(placement_matters=True, sentences=sentences)

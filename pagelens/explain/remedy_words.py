@@ -7,18 +7,19 @@ from pagelens.explain.verdict import MATTERS
 from pagelens.explain.words import few_nodes_note, times
 
 
-def advice(remedies: Sequence[RemedyGain]) -> str:
-    """Return the remedy that gains most in the median, and the best one that needs no root."""
+def advice(remedies: Sequence[RemedyGain]) -> list[str]:
+    """Return the remedy that gains most in the median, and behind it the best one that needs no root."""
     useful = [r for r in remedies if r.verdict == "gains"]
     if not useful:
-        return "No simulated remedy surely makes the program 2% faster."
+        return ["No simulated remedy surely makes the program 2% faster."]
     first = useful[0]
     need = "needs root" if first.root else "needs no root"
-    text = f"The best remedy is '{first.policy}' ({first.title}), which {need}. {_gain(first)}"
+    how = "docs/remedies.md says how to apply it."
+    best = f"The best remedy is '{first.policy}' ({_short(first.title)}), which {need}. {_gain(first)}"
     own = next((r for r in useful if not r.root), None)
-    if first.root and own is not None:
-        text += f" The best remedy without root is '{own.policy}' ({own.title}). {_gain(own)}"
-    return f"{text} docs/remedies.md says how to apply it."
+    if not first.root or own is None:
+        return [f"{best} {how}"]
+    return [best, f"The best remedy without root is '{own.policy}' ({_short(own.title)}). {_gain(own)} {how}"]
 
 
 def other_order(remedies: Sequence[RemedyGain]) -> str:
@@ -107,13 +108,18 @@ def _may_help(remedy: RemedyGain) -> bool:
     return remedy.verdict == "unsure" and any(gain > MATTERS for gain in gains)
 
 
+def _short(title: str) -> str:
+    """Return a title without a reference in parentheses, as it stands in parentheses itself."""
+    return title.partition(" (")[0]
+
+
 def _gain(remedy: RemedyGain) -> str:
     """Say what a remedy gains at the median, and on the slow nodes if that differs."""
     text = f"With it the program runs {times(remedy.gain_median)} as fast"
     if f"{remedy.gain_median_low:.2f}" != f"{remedy.gain_median_high:.2f}":
         text += f" (95% interval {remedy.gain_median_low:.2f}-{remedy.gain_median_high:.2f})"
     if remedy.gain_p95 > max(MATTERS * remedy.gain_median, MATTERS):
-        text += f", and {times(remedy.gain_p95)} as fast on the slow nodes"
+        text += f", and {times(remedy.gain_p95)} on the slow nodes"
     elif MATTERS * remedy.gain_p95 < remedy.gain_median:
-        text += f", but only {times(remedy.gain_p95)} as fast on the slow nodes (95th percentile)"
+        text += f", but only {times(remedy.gain_p95)} on the slow nodes (95th percentile)"
     return f"{text}."

@@ -43,7 +43,7 @@ def few_nodes_note(nodes: int) -> str:
     unseen: float = (1 - _RARE) ** nodes
     simulated = simulated_nodes(nodes)
     return (
-        f"Rare slow nodes may be missing here: if one node in twenty is slow, {simulated} can be fast with a "
+        f"Rare slow nodes may be missing: if one node in twenty is slow, {simulated} can be fast with a "
         f"chance of {format_share(unseen)}."
     )
 

@@ -387,3 +387,5 @@ def test_text_fits_the_terminal(data: dict[str, Any], width: int, monkeypatch: p
     lines = render(compared(data, after)).splitlines()
     assert max(map(len, lines)) <= width
     assert any(line.startswith("  aged ") and line.endswith("slower") for line in lines)
+    has_p = any(line.endswith(" p") or " p " in line for line in lines if "95% interval" in line)
+    assert any(line.startswith("  p: how likely chance alone") for line in lines) == has_p == (width > 50)

@@ -26,7 +26,7 @@ from pagelens.explain.model import AttributionRecord, PartRecord, ResourceRecord
 from pagelens.explain.outputs import write_outputs
 from pagelens.explain.plots import objects
 from pagelens.explain.schema import json_reference, json_schema
-from pagelens.explain.words import RESOURCES_IN_WORDS
+from pagelens.explain.words import RESOURCES_IN_WORDS, shares_in_words
 from pagelens.replay.mechanisms import (
     CACHE_CAPACITY,
     L2_CONFLICTS,
@@ -374,6 +374,18 @@ def test_all_tables_of_a_report_fit_on_a_page(explanation: Explanation, tmp_path
         assert shown > 5
         assert page.evaluate(wide) == 0
         browser.close()
+
+
+@pytest.mark.parametrize(
+    ("shares", "shown"),
+    [
+        ([1 / 3, 1 / 3, 1 / 3], ["34%", "33%", "33%"]),
+        ([0.495, 0.495, 0.01], ["50%", "49%", "1%"]),  # each alone rounds to 50%
+        ([0.996, 0.004, 0.0], ["100%", "<1%", "0%"]),
+    ],
+)
+def test_shares_of_objects_add_up(shares: list[float], shown: list[str]) -> None:
+    assert shares_in_words(shares) == shown
 
 
 @needs_browser
