@@ -34,7 +34,7 @@ def diff_measurements(
         kind="measurements",
         a=names[0],
         b=names[1],
-        sentences=list(_sentences(table)),
+        sentences=[*_sentences(table), *_disturbed(a, b)],
         threshold=threshold,
         settings=list(_settings(a, b)),
         tables=[table],
@@ -60,6 +60,17 @@ def _sentences(table: Table) -> Iterator[str]:
     left = len(rows) - len(worse) - len(better)
     if left == len(rows):
         yield "B does not differ from A beyond chance and the threshold."
+
+
+def _disturbed(a: SavedMeasurement, b: SavedMeasurement) -> Iterator[str]:
+    """Warn of measurements beside others' work, which changes the figures and is no property of the node."""
+    counts = [sum(trial.disturbed for trial in of.trials) for of in (a, b)]
+    if any(2 * count > len(of.trials) for count, of in zip(counts, (a, b), strict=True)):
+        said = [f"{count} of {len(of.trials)}" for count, of in zip(counts, (a, b), strict=True)]
+        yield (
+            f"Others' work disturbed {said[0]} trials of A and {said[1]} of B. It can make the difference, "
+            "too: measure again while nothing else runs."
+        )
 
 
 def _settings(a: SavedMeasurement, b: SavedMeasurement) -> Iterator[Setting]:

@@ -128,6 +128,12 @@ class SavedResult(_Saved):
     values: list[float] = Field(min_length=1)
 
 
+class SavedTrial(_Saved):
+    """One page map, and whether others' work disturbed its measurement."""
+
+    disturbed: bool = False
+
+
 class SavedMeasurement(_Saved):
     """The result of `pagelens measure`."""
 
@@ -140,6 +146,7 @@ class SavedMeasurement(_Saved):
     settings: dict[str, Any] = {}
     ran: dict[str, Any] = {}
     system: dict[str, Any] = {}
+    trials: list[SavedTrial] = []
     results: list[SavedResult] = Field(min_length=1)
 
 

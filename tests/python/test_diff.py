@@ -355,6 +355,10 @@ def test_measurements(tmp_path: Path, rate: bool) -> None:
     assert found.sentences[0].startswith(
         f"B is {how} than A at 1 of 2 points; most at kernel triad (4k): 1.2"
     )
+    assert len(found.sentences) == 1
+    beside = measurement(b.tolist(), rate=rate) | {"trials": [{"disturbed": n > 3} for n in range(12)]}
+    (paths[1] / "measure.json").write_text(json.dumps(beside))
+    assert "disturbed 0 of 0 trials of A and 8 of 12 of B" in pl.diff(*paths).sentences[-1]
     other = tmp_path / "other.json"
     other.write_text(json.dumps(measurement(a.tolist(), "random")))
     with pytest.raises(UsageError, match="compare measurements of one kernel"):

@@ -10,7 +10,15 @@ from pagelens.spelling import typed
 
 @pytest.mark.parametrize(
     "name",
-    [b"plain.trace", b"a b", "caf\u00e9".encode(), b"caf\xe9.trace", b"it's \xff\\x", b"line\nend", b"\xe9A1"],
+    [
+        b"plain.trace",
+        b"a b",
+        "caf\u00e9".encode(),
+        b"caf\xe9.trace",
+        b"it's \xff\\x",
+        b"line\nend",
+        b"\xe9A1",
+    ],
 )
 def test_a_shell_gives_back_the_bytes_of_a_typed_word(name: bytes) -> None:
     word = typed(os.fsdecode(name))

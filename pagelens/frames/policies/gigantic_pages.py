@@ -40,7 +40,9 @@ POLICIES = (
         _gigantic,
         page_bits=GIGANTIC_PAGE_BITS,
         costs=Costs(
-            root="the boot option hugepages=N", memory="up to 1 GiB more a mapping", code="hugetlbfs or libhugetlbfs"
+            root="the boot option hugepages=N",
+            memory="up to 1 GiB more a mapping",
+            code="hugetlbfs or libhugetlbfs",
         ),
         remedy=GiganticPages(),
         compared=True,
