@@ -277,12 +277,14 @@ void register_node_replay(nb::module_& m) {
     m.def(
         "excerpted",
         [](const Program& program, std::uint32_t ranks,
-           const std::vector<std::array<std::uint64_t, 5>>& excerpts) {
+           const std::vector<std::array<std::uint64_t, 5>>& excerpts,
+           std::vector<std::uint32_t> groups) {
             nb::gil_scoped_release release;
-            return excerpted(program, ranks, excerpts_of(excerpts));
+            return excerpted(program, ranks, excerpts_of(excerpts), std::move(groups));
         },
-        "program"_a, "ranks"_a, "excerpts"_a,
-        "The program without the lines that its replay with these excerpts skips.");
+        "program"_a, "ranks"_a, "excerpts"_a, "groups"_a = std::vector<std::uint32_t>(),
+        "The program without the lines that its replay with these excerpts skips. Threads of "
+        "different `groups` have no cache in common.");
     m.def(
         "compulsory_by_phase",
         [](const Program& program, std::uint32_t ranks,

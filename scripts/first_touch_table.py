@@ -51,17 +51,17 @@ Where does a row differ from its rule by more than a tenth, and why? Each reason
 - `cg-omp` on `genoa-9654-2s`: the L3s serve three quarters of the lines, and the solve takes as long as its
   instructions (3.03 ms) wherever its data lie.
 - `triad-omp` on `icx-8360y-2s` and `milan-7763-2s`: at that commit, a replay recalled two million lines at
-  most before each stretch, and the caches hold more. So they still had dirty lines of an earlier stretch, and
-  node 0 wrote twice as many as node 1. With as many recalled lines as the caches hold, the triad took 2.10 and
-  2.00 times as long.
-- `fe-omp` on `icx-8360y-2s`: the solve writes its vectors, which are 18% of the lines that memory moves. With
-  these, the rule says 2.42. With as many recalled lines as the caches hold, it took 2.54 times as long.
-- `cg-omp` on `milan-7763-2s`: again the recalled lines. With as many as the caches hold, it took 1.90 times as
-  long.
+  most before each stretch, and the caches hold more. So they still had dirty lines of an earlier stretch,
+  and node 0 wrote twice as many as node 1. With as many recalled lines as the caches hold, the triad took
+  2.10 and 2.00 times as long.
+- `fe-omp` on `icx-8360y-2s`: the solve writes its vectors, which are 18% of the lines that memory moves.
+  With these, the rule says 2.42. With as many recalled lines as the caches hold, it took 2.54 times as long.
+- `cg-omp` on `milan-7763-2s`: again the recalled lines. With as many as the caches hold, it took 1.90 times
+  as long.
 
 By now, large caches are refilled before each stretch
-([node-attribution.md](../decisions/node-attribution.md)). The rows of `skx-6140-2s` and `clx-6240-2s` are the
-same with it. The others have not been made anew.
+([node-attribution.md](../decisions/node-attribution.md)). The rows of `skx-6140-2s` and `clx-6240-2s` are
+the same with it. The others have not been made anew.
 """
 
 

@@ -34,7 +34,7 @@ bool all_skimmed(std::span<const Op> /*unused*/) { return true; }
 class ExcerptedProgram final : public Program {
   public:
     ExcerptedProgram(const Program& whole, std::uint32_t ranks,
-                     const std::vector<Excerpt>& excerpts)
+                     const std::vector<Excerpt>& excerpts, std::vector<std::uint32_t> groups)
         : pages_(whole.pages().begin(), whole.pages().end()),
           file_pages_(whole.file_pages().begin(), whole.file_pages().end()),
           advised_pages_(whole.advised_pages().begin(), whole.advised_pages().end()),
@@ -50,7 +50,7 @@ class ExcerptedProgram final : public Program {
         std::uint64_t skipped = 0;  // since the last op that was kept
         std::uint64_t most = 0;
         for (const Excerpt& excerpt : excerpts) most = std::max(most, excerpt.recalled);
-        RecentLines recent(most == 0 ? 0 : pages_.size(), most / ranks);
+        RecentLines recent(most == 0 ? 0 : pages_.size(), most / ranks, std::move(groups));
         bool recalls = false;  // lines that were skipped, as soon as a stretch begins
         const auto skips = [&](std::span<const Op> ops) {
             return most == 0 && skips_batch(ops, excerpts, moved, phase, ranks);
@@ -161,9 +161,12 @@ void check(const Program& program, const std::vector<Excerpt>& excerpts) {
 }
 
 std::unique_ptr<Program> excerpted(const Program& program, std::uint32_t ranks,
-                                   const std::vector<Excerpt>& excerpts) {
+                                   const std::vector<Excerpt>& excerpts,
+                                   std::vector<std::uint32_t> groups) {
     check(program, excerpts);
-    return std::make_unique<ExcerptedProgram>(program, ranks, excerpts);
+    if (!groups.empty() && groups.size() != program.threads())
+        throw std::invalid_argument("groups: one for each thread, or none");
+    return std::make_unique<ExcerptedProgram>(program, ranks, excerpts, std::move(groups));
 }
 
 std::vector<std::uint64_t> lines_by_phase(const Program& program, std::uint32_t ranks) {

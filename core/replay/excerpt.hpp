@@ -50,8 +50,10 @@ struct Excerpt {
 // The program without the lines that `ranks` copies of it skip: replays of it with the same
 // excerpts count the same. Throws std::invalid_argument unless there is an excerpt for each phase,
 // with warm_up < stretch <= period and begin <= period - stretch where the period is not 0.
+// `groups` are those of RecentLines.
 std::unique_ptr<Program> excerpted(const Program& program, std::uint32_t ranks,
-                                   const std::vector<Excerpt>& excerpts);
+                                   const std::vector<Excerpt>& excerpts,
+                                   std::vector<std::uint32_t> groups = {});
 void check(const Program& program, const std::vector<Excerpt>& excerpts);
 
 // Lines that an op of one copy moves at most: page clearing and pages that are only read included.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/accesses/op.hpp"
@@ -14,8 +15,11 @@ namespace pagelens {
 // use costs the same time however often its line is used, and memory is bounded by `most`.
 class RecentLines {
   public:
-    // Remembers so many lines of so many pages.
-    RecentLines(std::size_t pages, std::uint64_t most) : most_(most), known_(pages) {}
+    // Remembers so many lines of so many pages. Threads of different `groups` [thread] have no
+    // cache in common, so a page of one is not dirty because another one wrote to it; empty: all
+    // have.
+    RecentLines(std::size_t pages, std::uint64_t most, std::vector<std::uint32_t> groups = {})
+        : most_(most), groups_(std::move(groups)), known_(pages) {}
 
     // Caches have the lines of a fetch or a write-back from now on.
     void use(const Op& op) { add(op); }
@@ -38,6 +42,7 @@ class RecentLines {
     // What later ops say of a page's lines, while the log is read backwards.
     struct Known {
         std::uint64_t used = 0, forgotten = 0, dirty = 0;
+        std::uint32_t group = 0;  // of the last use
     };
 
     void add(const Op& op) {
@@ -60,13 +65,15 @@ class RecentLines {
                 later.forgotten |= op->lines;
                 continue;
             }
+            const std::uint32_t group = groups_.empty() ? 0 : groups_[op->thread];
+            if (later.used == 0) later.group = group;
             if (newest != 0) {
                 lines += static_cast<unsigned>(std::popcount(newest));
                 later.used |= newest;
                 newest_.push_back(*op);
                 newest_.back().lines = newest;
             }
-            if (op->kind() == OpKind::write_back)
+            if (op->kind() == OpKind::write_back && group == later.group)
                 later.dirty |= op->lines & later.used & ~later.forgotten;
         }
         log_.clear();
@@ -96,6 +103,7 @@ class RecentLines {
     static constexpr std::size_t least_full = 1u << 16;
 
     std::uint64_t most_;
+    std::vector<std::uint32_t> groups_;
     std::vector<Op> log_, newest_;
     std::size_t full_ = least_full;
     std::vector<Known> known_;          // [page]

@@ -229,7 +229,13 @@ def simulated_parts(
     chosen = excerpts(machine, moved, ranks * whole.threads, stretches_of_interval, cleared)
     if not any(period for period, *_ in chosen):
         return Parts(whole, chosen)
-    return Parts(_core.excerpted(whole, ranks, chosen), chosen)
+    groups = []
+    if any(recalled > REFILLED_ABOVE for *_, recalled in chosen):
+        sharing = (
+            (machine.l3.shared_by or machine.cores.count) if machine.l3 is not None else machine.l2.shared_by
+        )
+        groups = (_used_cores(machine, ranks * whole.threads)[: whole.threads] // sharing.value).tolist()
+    return Parts(_core.excerpted(whole, ranks, chosen, groups), chosen)
 
 
 @dataclass(frozen=True)

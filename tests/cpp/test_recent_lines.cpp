@@ -116,5 +116,19 @@ TEST_CASE("recent lines come in the order of their last use, with its thread and
     CHECK(is(found[2], OpKind::write_back, 0, 0b010, 3));  // written by the op before
 }
 
+TEST_CASE("recent lines are not dirty in caches that another group of threads wrote through") {
+    for (const std::uint32_t other : {0u, 1u}) {
+        RecentLines recent(1, 100, {0, other});
+        recent.use(make_op(OpKind::write_back, 0, 0b11, 0, 0));
+        recent.use(make_op(OpKind::fetch, 0, 0b01, 0, 1));
+        recent.use(make_op(OpKind::fetch, 0, 0b10, 0, 1));
+        std::uint64_t dirty = 0;
+        recent.for_each([&](const Op& op) {
+            if (op.kind() == OpKind::write_back) dirty |= op.lines;
+        });
+        CHECK(dirty == (other == 0 ? 0b11u : 0u));
+    }
+}
+
 }  // namespace
 }  // namespace pagelens
