@@ -96,7 +96,8 @@ void go_on_at(app_pc pc, dr_mcontext_t& registers) {
 }
 
 struct Registers : dr_mcontext_t {
-    explicit Registers(dr_mcontext_flags_t parts) {
+    explicit Registers(dr_mcontext_flags_t parts)
+        : dr_mcontext_t{} {  // DynamoRIO leaves out vectors that no instruction has used
         size = sizeof(dr_mcontext_t);
         flags = parts;
         dr_get_mcontext(dr_get_current_drcontext(), this);

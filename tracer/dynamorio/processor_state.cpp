@@ -3,6 +3,7 @@
 #include <cpuid.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "tracer/dynamorio/operands.hpp"
 
@@ -16,11 +17,37 @@ std::uint64_t extended_control(std::uint32_t which) {
     return std::uint64_t{high} << 32 | low;
 }
 
-// The parts of the processor's state that are not as at its start.
-std::uint64_t parts_in_use() {
+// Whether a vector register is not 0 in these bytes.
+bool is_used(const dr_zmm_t& vector, std::size_t from, std::size_t to) {
+    const auto* const bytes = reinterpret_cast<const byte*>(&vector);
+    return std::any_of(bytes + from, bytes + to, [](byte value) { return value != 0; });
+}
+
+// The parts of AVX and AVX-512 that are not 0: the upper halves of YMM0-15, masks, the upper halves
+// of ZMM0-15, and ZMM16-31.
+std::uint64_t vectors_in_use(const dr_mcontext_t& registers) {
+    std::uint64_t parts = 0;
+    for (const dr_opmask_t mask : registers.opmask) parts |= std::uint64_t{mask != 0} << 5;
+    for (unsigned number = 0; number < std::size(registers.simd); ++number) {
+        const dr_zmm_t& vector = registers.simd[number];
+        if (number >= 16) {
+            parts |= std::uint64_t{is_used(vector, 0, 64)} << 7;
+        } else {
+            parts |= std::uint64_t{is_used(vector, 16, 32)} << 2;
+            parts |= std::uint64_t{is_used(vector, 32, 64)} << 6;
+        }
+    }
+    return parts;
+}
+
+// The parts of the processor's state that are not as at its start. The processor itself takes
+// vector registers to be in use once the tracer has used them, and the program's values are back.
+std::uint64_t parts_in_use(const dr_mcontext_t& registers) {
     std::uint32_t features = 0, unused = 0;
     __cpuid_count(0xd, 1, features, unused, unused, unused);
-    return (features & 4) != 0 ? extended_control(1) : ~std::uint64_t{0};
+    const std::uint64_t stated = (features & 4) != 0 ? extended_control(1) : ~std::uint64_t{0};
+    constexpr std::uint64_t vectors = 1 << 2 | 1 << 5 | 1 << 6 | 1 << 7;
+    return (stated & ~vectors) | vectors_in_use(registers);
 }
 
 // Its bytes behind the prefix for short addresses.
@@ -55,7 +82,7 @@ void save_area(instr_t* instruction, const dr_mcontext_t& registers, const Emit&
         laid_out = read_element(address + 520, 8);
         compact = laid_out >> 63 != 0;
     } else if (!saves_all) {
-        moved &= parts_in_use();
+        moved &= parts_in_use(registers);
     }
     if (moved & 1) area(0, 160);    // x87
     if (moved & 2) area(160, 256);  // the 16 registers of SSE
