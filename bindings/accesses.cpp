@@ -329,6 +329,17 @@ void register_survey(nb::module_& m) {
             },
             "Parts of the run: uint32 the phase of each; uint64 how many processes meet at its "
             "end, or a packed meeting of some; uint64 its instructions; uint64 its lines.")
+        .def_prop_ro(
+            "thread_loads",
+            [](nb::handle_t<Survey> self) {
+                const ThreadLoads& loads = nb::cast<const Survey&>(self).thread_loads;
+                return std::tuple(
+                    view(std::span(loads.phases), self), view(std::span(loads.clock), self),
+                    view(std::span(loads.executed), self), view(std::span(loads.lines), self));
+            },
+            "Parts of the run in which equally many threads work: uint32 the phase of each; uint64 "
+            "how many instructions the clock counts in it; and flat, uint64 [part, thread], what "
+            "each thread executes and its lines. They are empty if there is one thread.")
         .def_ro("instructions", &Survey::instructions, "Of each thread.")
         .def_ro("peak_pages", &Survey::peak_pages)
         .def_ro("file_pages", &Survey::file_pages)

@@ -144,7 +144,7 @@ class Compiler {
     void death(std::uint64_t) {}
     void blocks_gone(std::uint64_t, std::uint64_t) {}
 
-    void progress(unsigned thread, std::uint64_t instructions) {
+    void progress(unsigned thread, std::uint64_t instructions, std::uint64_t) {
         result_->instruction_counts[phase_ * result_->thread_count + thread] += instructions;
         executed_ += instructions;
         touching_.reach(executed_);

@@ -23,6 +23,7 @@ class MergedTrace {
         unsigned thread = 0;             // index into TraceReader::threads()
         std::uint64_t instructions = 0;  // the thread's count that the events follow ...
         std::uint64_t until = 0;         // ... and the one that is reached after them
+        std::uint64_t clock = 0;         // at `instructions`
         std::span<const Event> events;   // valid until the next call
     };
 
@@ -41,7 +42,7 @@ class MergedTrace {
         current_ = choose();
         if (current_ == none) return std::nullopt;
         const Source& source = sources_[current_];
-        return Batch{source.thread, source.batch.instructions, source.batch.until,
+        return Batch{source.thread, source.batch.instructions, source.batch.until, source.clock(),
                      source.batch.events};
     }
 

@@ -46,9 +46,9 @@ class Both {
         first_.blocks_gone(first_page, pages);
         second_.blocks_gone(first_page, pages);
     }
-    void progress(unsigned thread, std::uint64_t instructions) {
-        first_.progress(thread, instructions);
-        second_.progress(thread, instructions);
+    void progress(unsigned thread, std::uint64_t instructions, std::uint64_t clock) {
+        first_.progress(thread, instructions, clock);
+        second_.progress(thread, instructions, clock);
     }
 
   private:

@@ -7,6 +7,7 @@
 
 #include "core/accesses/live_course.hpp"
 #include "core/accesses/object_map.hpp"
+#include "core/accesses/thread_load.hpp"
 
 namespace pagelens {
 
@@ -46,6 +47,7 @@ struct Survey {
     // passed the tracer's filter
     std::vector<std::uint64_t> phase_instructions, phase_lines;
     Rounds rounds;
+    ThreadLoads thread_loads;                 // empty if there is one thread
     std::vector<PageRange> first_writes;      // in order; neighbours in a row are one range
     std::vector<PageRange> large_blocks;      // by address; what ever overlapped is one
     std::vector<std::uint64_t> instructions;  // of each thread

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/accesses/survey_result.hpp"
+#include "core/accesses/thread_load.hpp"
 #include "core/accesses/trace_reader.hpp"
 #include "core/accesses/trace_walk.hpp"
 
@@ -21,7 +22,10 @@ class Surveyor {
     // The reader must outlive it, and the walk its visits. `moment_instructions` as survey() has
     // it.
     Surveyor(const TraceReader& reader, const TraceWalk& walk, std::uint64_t moment_instructions)
-        : walk_(walk), moment_(moment_instructions) {
+        : walk_(walk),
+          thread_load_(reader.threads().size()),
+          lines_of_thread_(reader.threads().size()),
+          moment_(moment_instructions) {
         result_.instructions.resize(reader.threads().size());
         result_.phases = walk.phases();
         result_.phase_instructions.resize(result_.phases.size());
@@ -37,6 +41,8 @@ class Surveyor {
     Survey finish() {
         if (moment_ != 0) result_.live.end_moment();
         end_round(0);
+        thread_load_.end_phase(phase_);
+        result_.thread_loads = thread_load_.finish();
         for (const auto& [begin, end] : large_blocks_ever_)
             result_.large_blocks.push_back(
                 {begin / page_bytes, (end - 1) / page_bytes + 1 - begin / page_bytes});
@@ -50,7 +56,7 @@ class Surveyor {
         return std::move(result_);
     }
 
-    void line(EventKind kind, std::uint32_t page, unsigned, ObjectIndex object, unsigned) {
+    void line(EventKind kind, std::uint32_t page, unsigned, ObjectIndex object, unsigned thread) {
         ++result_.line_events;
         if (kind == EventKind::touch) return;  // of caches; nobody has to give the walk any
         SurveyedObject& its = result_.objects[object];
@@ -60,6 +66,7 @@ class Surveyor {
                             kind == EventKind::stream_store;
         its.lines_fetched += fetched;
         lines_ += fetched || kind == EventKind::stream_store;
+        lines_of_thread_[thread] += fetched || kind == EventKind::stream_store;
         const TracedPage& its_page = walk_.pages()[page];
         if (fetched && its_page.state != PageState::written && its_page.cached == 0)
             ++result_.lines_of_zero_page;
@@ -91,6 +98,7 @@ class Surveyor {
 
     void phase(unsigned phase, unsigned) {
         end_round(0);
+        thread_load_.end_phase(phase_);
         phase_ = phase;
         result_.phase_order.push_back(phase);
     }
@@ -143,7 +151,9 @@ class Surveyor {
         }
     }
 
-    void progress(unsigned thread, std::uint64_t instructions) {
+    void progress(unsigned thread, std::uint64_t instructions, std::uint64_t clock) {
+        thread_load_.execute(thread, instructions, clock,
+                             std::exchange(lines_of_thread_[thread], 0));
         result_.instructions[thread] += instructions;
         instructions_ += instructions;
         executed_ += instructions;
@@ -214,7 +224,9 @@ class Surveyor {
 
     const TraceWalk& walk_;
     Survey result_;
-    std::uint64_t resident_ = 0;  // pages
+    ThreadLoad thread_load_;
+    std::vector<std::uint64_t> lines_of_thread_;  // since its last progress
+    std::uint64_t resident_ = 0;                  // pages
     std::vector<bool> files_read_;
     unsigned phase_ = 0;
     std::uint64_t instructions_ = 0, lines_ = 0;  // of this round

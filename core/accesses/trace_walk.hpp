@@ -48,8 +48,9 @@ struct TracedPage {
 //   blocks_gone(first page, count)                             unmapped, with all blocks in them
 //   meet(meeting, thread)                                      so many processes meet here, or
 //                                                              some do (a packed Meeting)
-//   progress(thread, instructions)                             executed since the last call, but
-//                                                              for those of waiting for others
+//   progress(thread, instructions, clock)                      executed since the last call, but
+//                                                              for those of waiting for others,
+//                                                              until this time of the merged clock
 class TraceWalk {
   public:
     // `touched` as TraceReader::stream has it.
@@ -127,7 +128,8 @@ class TraceWalk {
                  const MergedAhead::Batch& batch) {
         std::uint64_t& last = reached[batch.thread];
         if (batch.until > last && !waits_[batch.thread])
-            visitor.progress(batch.thread, batch.until - last);
+            visitor.progress(batch.thread, batch.until - last,
+                             batch.clock + (batch.until - batch.instructions));
         last = std::max(last, batch.until);
     }
 

@@ -21,6 +21,7 @@ from pagelens.accesses.rank_binding import binding_notes, cores_of_threads, crow
 from pagelens.accesses.rank_meetings import NOWHERE, ends_before_others, never_come, united_places, waits
 from pagelens.accesses.rank_rounds import Floats, JobRounds, common_rounds, waiting_paths
 from pagelens.accesses.sampled_code import SPACE_PAGE_BITS, SampledCode, decode_samples
+from pagelens.accesses.thread_load import working_cores
 from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import KERNEL, Cut, ObjectInfo, Timeline, Workload
 from pagelens.address.units import FRAME_BYTES
@@ -160,10 +161,16 @@ class JobWorkload(Workload):
         copies = np.bincount(np.arange(self.processes) % len(self.traces))
 
         def paths(instructions: Floats, lines: Floats) -> RankPaths:
-            return waiting_paths(self._rounds, self._parts, self._places, threads, instructions, lines, known)
+            return waiting_paths(self._rounds, self._parts, self._places, working, instructions, lines, known)
 
+        of_traces = [
+            working_cores(trace.survey, cores, self._phases_of(trace))
+            for trace, cores in zip(self.traces, self._cores_of_trace, strict=True)
+        ]
+        by_instructions, by_lines = (np.stack(each, axis=1) for each in zip(*of_traces, strict=True))
+        working = by_instructions, by_lines
         known = self._rounds.known(self._is_cut)
-        return JobRounds(self._rounds, len(self.phases), threads, copies, paths, known)
+        return JobRounds(self._rounds, len(self.phases), threads, working, copies, paths, known)
 
     def waits(self, issue: Floats, stalls: Floats) -> list[RankWait]:
         """Return how long each traced rank waits for others: modelled.

@@ -131,12 +131,14 @@ class JobRounds:
     """The rounds of a job whose traces have so many threads and stand for so many ranks.
 
     Rounds in which ranks wait for some of the others take as long as the longest of `paths`, which is given
-    the instructions and lines [phase] of a mean core.
+    the instructions and lines [phase] of a mean core. `working` says how many of a trace's threads work at a
+    time, by instructions and by lines: arrays [phase, trace].
     """
 
     rounds: CommonRounds
     phases: int
     threads: Floats
+    working: tuple[Floats, Floats]
     copies: NDArray[np.int64]
     paths: Callable[[Floats, Floats], RankPaths] | None = None
     known: Sequence[tuple[int, int]] | None = None  # `CommonRounds.known`; None: all are
@@ -145,11 +147,11 @@ class JobRounds:
     def _loads(self) -> _Loads:
         of_phases = [self.rounds.phases == phase for phase in range(self.phases)]
         means, loads = [], []
-        for counts in (self.rounds.instructions, self.rounds.lines):
+        for counts, working in zip((self.rounds.instructions, self.rounds.lines), self.working, strict=True):
             of_phase = [counts[rows] for rows in of_phases]
             mean = np.array([_of_core(count, self.threads, self.copies) for count in of_phase])
             means.append(mean)
-            loads.append([_multiples(c, self.threads, m) for c, m in zip(of_phase, mean, strict=True)])
+            loads.append([_multiples(c, w, m) for c, w, m in zip(of_phase, working, mean, strict=True)])
         has_waits = [self.rounds.has_waits[rows] for rows in of_phases]
         has_paths = self.paths is not None and self.rounds.has_waits.any()
         paths = self.paths(*means) if self.paths is not None and has_paths else None
@@ -201,31 +203,32 @@ def waiting_paths(
     rounds: CommonRounds,
     parts: Sequence[RoundsOfTrace],
     places: Sequence[RankPlaces],
-    threads: Floats,
+    working: tuple[Floats, Floats],
     instructions: Floats,
     lines: Floats,
     known_rounds: Sequence[tuple[int, int]],
 ) -> RankPaths:
     """Return the paths through the rounds in which ranks wait for some of the others.
 
-    Their instructions and lines are multiples of those [phase] of a mean core.
+    Their instructions and lines are multiples of those [phase] of a mean core. `working` is that of
+    `JobRounds`.
     """
 
-    def multiples(counts: Counts, phase: NDArray[np.int64], of_core: Floats, cores: float) -> Floats:
+    def multiples(counts: Counts, phase: NDArray[np.int64], of_core: Floats, cores: Floats) -> Floats:
         mean = of_core[phase]
-        return np.divide(counts / cores, mean, out=np.zeros(len(counts)), where=mean > 0)
+        return np.divide(counts / cores[phase], mean, out=np.zeros(len(counts)), where=mean > 0)
 
     ranks = []
-    for of_parts, (_, meetings, executed, moved), known, cores, (first, end) in zip(
-        rounds.of_parts, parts, places, threads, known_rounds, strict=True
+    for of_parts, (_, meetings, executed, moved), known, trace, (first, end) in zip(
+        rounds.of_parts, parts, places, range(len(parts)), known_rounds, strict=True
     ):
         phase = rounds.phases[of_parts]
         ranks.append(
             RankSegments(
                 of_parts,
                 meetings,
-                multiples(executed, phase, instructions, cores),
-                multiples(moved, phase, lines, cores),
+                multiples(executed, phase, instructions, working[0][:, trace]),
+                multiples(moved, phase, lines, working[1][:, trace]),
                 known.of_job,
                 known.first_turns,
                 first,
@@ -264,12 +267,12 @@ def _of_core(counts: Floats, threads: Floats, copies: NDArray[np.int64]) -> floa
     return float((counts.sum(axis=0) * copies).sum() / (threads * copies).sum())
 
 
-def _multiples(counts: Floats, threads: Floats, mean: float) -> Floats:
-    """Return the counts [round, trace] of a core of each rank, as multiples of the mean core's.
+def _multiples(counts: Floats, working: Floats, mean: float) -> Floats:
+    """Return the counts [round, trace] of a working core of each rank, as multiples of the mean core's.
 
     That core's count is of the whole phase. In a phase without any count, all ranks are alike.
     """
-    return counts / threads / mean if mean > 0 else np.full_like(counts, 1 / max(1, len(counts)))
+    return counts / working / mean if mean > 0 else np.full_like(counts, 1 / max(1, len(counts)))
 
 
 def _with_round(loads: Floats, others: Floats) -> Floats:

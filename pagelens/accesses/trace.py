@@ -18,6 +18,7 @@ from pagelens.accesses.region_names import region_text
 from pagelens.accesses.sampled_code import SampledCode, SampledTrace, decode_samples
 from pagelens.accesses.site_groups import group_sites
 from pagelens.accesses.symbols import LoadedModule, Symbolizer, Variable
+from pagelens.accesses.thread_load import thread_load
 from pagelens.accesses.trace_end import cut_in_words, end_in_words
 from pagelens.accesses.workload import (
     ALL_SETS,
@@ -31,6 +32,7 @@ from pagelens.accesses.workload import (
 from pagelens.address.units import FRAME_BITS, FRAME_BYTES, LINE_BYTES
 from pagelens.errors import Failure, UsageError
 from pagelens.machine.private_caches import PrivateCache
+from pagelens.machine.rank_load import RankLoad
 from pagelens.machine.schema import Machine
 from pagelens.spelling import printable
 
@@ -250,6 +252,11 @@ class TraceWorkload(Workload):
         padding: _core.Padding,
     ) -> _core.CompileOptions:
         return _core.CompileOptions(self._parts(machine, caches), page_bits, in_order, padding)
+
+    @cached_property
+    def rank_load(self) -> RankLoad | None:  # type: ignore[override]
+        """How unevenly the threads are busy in each phase; None: there is one."""
+        return thread_load(self.survey, self.threads)
 
     def _parts(self, machine: Machine, caches: tuple[PrivateCache, ...]) -> list[tuple[int, int, int]]:
         """Return the part of each cache that one program has.

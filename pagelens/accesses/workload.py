@@ -136,7 +136,7 @@ class Workload(ABC):
     samples: SampledCode | None = None  # samples of what a traced program executes
     has_samples: bool = False  # whether there are any, without decoding them
     instruction_set: str | None = None  # of the traced instructions; None: none, or it is not known
-    rank_load: RankLoad | None = None  # how unevenly the ranks of a job are busy; None: all are alike
+    rank_load: RankLoad | None = None  # how unevenly ranks, or threads, are busy; None: all are alike
 
     def __init__(self) -> None:
         self._programs: dict[tuple[tuple[PrivateCache, ...], int], Program] = {}

@@ -95,8 +95,8 @@ def traces(
 
     Raises UsageError for no traces, Failure where `trace` does.
 
-    >>> traces(2 * ["tests/data/trace-version-2.bin"]).threads
-    4
+    >>> traces(2 * ["tests/data/trace-version-2.bin"]).processes
+    2
     """
     if not paths:
         raise UsageError("traces: the list is empty; give a trace of each rank")

@@ -76,6 +76,7 @@ def explain(
         source=workload.source,
         footprint_bytes=workload.footprint_bytes // workload.processes,
         threads=workload.threads,
+        working_threads=_working_threads(ensemble),
         ranks=ensemble.ranks * workload.processes,
         job=_job(ensemble),
         phase=ensemble.phase,
@@ -129,11 +130,11 @@ def explain(
     )
 
 
-def _job(ensemble: Ensemble) -> JobRecord | None:
-    workload = ensemble.workload
-    if not isinstance(workload, JobWorkload):
-        return None
-    # The median node of each phase: ranks differ much more than nodes do.
+def _busy(ensemble: Ensemble) -> NDArray[np.float64]:
+    """Return the seconds [kind, phase] that the slowest core issues instructions, and waits for lines.
+
+    They are those of the baseline's median node in each phase: ranks and threads differ more than nodes do.
+    """
     rows = ensemble.tables.placements.filter(pl.col("policy") == ensemble.baseline)
     busy = {
         phase: (issue, stalls)
@@ -141,7 +142,21 @@ def _job(ensemble: Ensemble) -> JobRecord | None:
         .agg(pl.col("issue_s", "latency_s").median())
         .iter_rows()
     }
-    issue, stalls = np.array([busy.get(phase, (0.0, 0.0)) for phase in workload.phases]).T
+    return np.array([busy.get(phase, (0.0, 0.0)) for phase in ensemble.workload.phases]).T
+
+
+def _working_threads(ensemble: Ensemble) -> float | None:
+    load = ensemble.workload.rank_load
+    if isinstance(ensemble.workload, JobWorkload) or load is None:
+        return None
+    return ensemble.workload.threads * load.mean_share(*_busy(ensemble))
+
+
+def _job(ensemble: Ensemble) -> JobRecord | None:
+    workload = ensemble.workload
+    if not isinstance(workload, JobWorkload):
+        return None
+    issue, stalls = _busy(ensemble)
     return JobRecord(
         traced_ranks=len(workload.traces),
         spreads=[

@@ -96,7 +96,7 @@ def conclude(
                 _short_in_words(base, most),
                 *second,
                 *page_faults_in_words(base),
-                *waits_in_words(program.job),
+                *waits_in_words(program),
                 *beside(timed, program.share_seen),
             ],
         )
@@ -117,7 +117,7 @@ def conclude(
                 *([] if bounded else _rare(base.nodes)),
                 *_cores_in_words(base),
                 *_elsewhere(base, any_unsure(remedies)),
-                *waits_in_words(program.job),
+                *waits_in_words(program),
                 *(shared_in_words(cause, shared) if cause is not None else []),
                 *_where_it_lies(machine),
                 *unknown_in_words(remedies, base.nodes, by_stretches),
@@ -140,7 +140,7 @@ def conclude(
         *why_fresh_is_slower(base, distributions, attributions),
     ]
     sentences += _where_it_lies(machine)
-    sentences += [*page_faults_in_words(base), *waits_in_words(program.job)]
+    sentences += [*page_faults_in_words(base), *waits_in_words(program)]
     sentences += _out_of_reach(base, distributions, remedies, answer)
     order = other_order(remedies)
     sentences += [order] if order else []

@@ -28,7 +28,7 @@ RESOURCES_IN_WORDS = {
     "links": "links between NUMA nodes",
 }
 
-_WAITS_MUCH = 0.05  # of the job's time
+_WAITS_MUCH = 0.05  # of the time
 _MOST_SLOW = 4  # objects that are named for their lines in slow memory
 _ALIKE = 0.1  # ranks whose counts lie nearer to their median are called alike
 
@@ -160,8 +160,14 @@ def other_instructions(program: ProgramRecord, *machines: MachineRecord) -> list
     ]
 
 
-def waits_in_words(job: JobRecord | None) -> list[str]:
-    """Say how long ranks wait for each other, and for which, if one of them waits long."""
+def waits_in_words(program: ProgramRecord) -> list[str]:
+    """Say how long ranks or threads wait for each other, if they wait long."""
+    job, working = program.job, program.working_threads
+    if working is not None and working <= (1 - _WAITS_MUCH) * program.threads:
+        return [
+            f"On average, {working:.2g} of its {program.threads} threads work at a time, and the others wait "
+            "for them (modelled)."
+        ]
     if job is None or not job.waits:
         return []
     longest = max(job.waits, key=lambda of: of.share)

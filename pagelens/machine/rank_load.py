@@ -1,4 +1,4 @@
-"""How unevenly the ranks of a job are busy, and what those that wait for the slowest take."""
+"""How unevenly ranks or threads are busy, and what those that wait for the slowest take."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ class RankLoad:
 
     Ranks meet at the end of each round, so the rank that has most to do in a round decides how long it takes.
     A round has its share of the row: the multiples of a rank that is busy like the mean core add up to 1.
+    In a process of several threads, these take the place of ranks (`accesses.thread_load`).
     """
 
     instructions: Sequence[Floats]  # [row] arrays [round, rank]
@@ -24,6 +25,13 @@ class RankLoad:
         """Return the load of other rows, each of which is one of these."""
         numbers = np.arange(len(self.instructions))[rows]
         return RankLoad(*([of[row] for row in numbers] for of in (self.instructions, self.lines)))
+
+    def mean_share(self, issue: Floats, stalls: Floats) -> float:
+        """Return the share of the time that the mean core is busy, given the seconds [row] of the slowest."""
+        ones, zeros = np.ones_like(issue), np.zeros_like(issue)
+        issue, stalls = issue / self.slowest(ones, zeros), stalls / self.slowest(zeros, ones)
+        longest = self.slowest(issue, stalls).sum()
+        return float((issue + stalls).sum() / longest) if longest > 0 else 1.0
 
     def slowest(self, issue: Floats, stalls: Floats) -> Floats:
         """Return the seconds [row] of ranks that wait for the slowest, given those of the mean core."""

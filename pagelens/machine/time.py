@@ -242,12 +242,9 @@ def _beyond_caches(
     waiting = of_memory + l3_time(machine, counts)
     stalls, in_buffers = stalls_of_lines(machine, counts, cores_used, core, reads, of_memory)
     in_flight = waiting / (machine.cores.outstanding_lines.value * cores_used)
-    waits = [stalls, in_buffers, in_flight]
-    if load is not None and load.busiest_line_s is not None:
-        waits.append(load.busiest_line_s)
     resources = {
         "issue": issue,
-        "latency": np.maximum.reduce(waits),
+        "latency": np.maximum.reduce([stalls, in_buffers, in_flight]),
         **memories,
         **walkers(machine, walking, cores_used),
     }
@@ -255,7 +252,9 @@ def _beyond_caches(
     faults = fault_time(machine, counts, cores_used, frequency_factor)
     if load is not None and load.kernel_s is not None:
         faults = load.kernel_s / cores_used + (0.0 if faults is None else faults)
-    return _times(resources, stalls, between, [np.add.reduce(list(memories.values()))], ranks, faults)
+    busiest_line = load.busiest_line_s if load is not None else None
+    memory = [np.add.reduce(list(memories.values()))]
+    return _times(resources, stalls, between, memory, ranks, faults, busiest_line)
 
 
 def _times(
@@ -265,12 +264,14 @@ def _times(
     memories: Sequence[Floats],
     ranks: RankLoad | None,
     faults: Floats | None = None,
+    busiest_line: Floats | None = None,
 ) -> Times:
     """Return the times. A core issues nothing while it stands still for `stalls` seconds.
 
     Nor does it while it works for the kernel, which takes `faults` seconds.
 
-    What the cores of each rank do by themselves takes as long as it takes the rank with the most to do.
+    What the cores of each rank do by themselves takes as long as it takes the rank with the most to do. Who
+    has most lines has as many more page faults.
     `between` is what lines take between caches. `memories` are the seconds of those that serve one after the
     other in the serial time. That a core stands still is not added to it, because it does so for lines that
     are moved; where this alone takes longer, it is the serial time.
@@ -289,6 +290,9 @@ def _times(
         )
         resources = {name: seconds * most.get(name, 1.0) for name, seconds in resources.items()}
         at_once, one_by_one = at_once * most_lines, one_by_one * most_lines
+        faults = faults * most_lines if faults is not None else None
+    if busiest_line is not None:  # which is under way for all cores together
+        resources = {**resources, "latency": np.maximum(resources["latency"], busiest_line)}
     serial = resources["issue"] + one_by_one
 
     def longest(of_core: Floats, between: Floats) -> Floats:

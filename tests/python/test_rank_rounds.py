@@ -69,7 +69,7 @@ def jobs(draw: st.DrawFn) -> list[list[Part]]:
 def test_the_slowest_rank_of_each_round_decides(ranks: list[list[Part]], a: int, b: int) -> None:
     rounds = common_rounds([(rounds_of(parts), [0]) for parts in ranks])
     assert (rounds.meeting, rounds.meetings) == (ALL, sum(part[0] == ALL for part in ranks[0]))
-    job = JobRounds(rounds, 1, np.ones(ALL), np.ones(ALL, dtype=np.int64))
+    job = JobRounds(rounds, 1, np.ones(ALL), 2 * (np.ones((1, ALL)),), np.ones(ALL, dtype=np.int64))
     load = job.load()
     mean = [sum(part[kind] for rank in ranks for part in rank) / ALL for kind in (1, 2)]
     issue, stalls = np.array([a * mean[0]]), np.array([b * mean[1]])

@@ -55,6 +55,11 @@ class ProgramRecord(Record):
         description="counted: peak resident bytes of one rank; their mean if the ranks differ"
     )
     threads: int
+    working_threads: float | None = Field(
+        default=None,
+        description="modelled: how many of the threads work at a time while others wait for them, on average "
+        "at the baseline's median node; null if there is one thread, if declared, and for jobs",
+    )
     ranks: int = Field(description="stated: copies of the program on a node, each with its own pages")
     job: JobRecord | None = Field(
         default=None, description="null unless several ranks were traced, each for itself"
