@@ -82,9 +82,7 @@ class NodeReplay {
             under_way.at(cursor->done());
             for (const Op& op : ops) {
                 step(op);
-                if (refilling_ ||
-                    runs_.lines() < (part_ == Part::counted ? batch_lines : warm_up_lines))
-                    continue;
+                if (refills() || runs_.lines() < (counts() ? batch_lines : warm_up_lines)) continue;
                 flush();
                 under_way.stop_if_cancelled();
             }
@@ -104,6 +102,11 @@ class NodeReplay {
     using Part = Excerpt::Part;
 
     void step(const Op& op) {
+        const bool recalled = op.kind() == OpKind::recall || op.kind() == OpKind::recall_dirty;
+        if (recalled != recalling_) {
+            flush();
+            recalling_ = recalled;
+        }
         switch (op.kind()) {
             case OpKind::fetch:
                 return move_lines(op, AccessKind::read);
@@ -127,9 +130,9 @@ class NodeReplay {
                 enter(op.lines);
                 return;
             case OpKind::recall:
-                return recall(op, AccessKind::read);
+                return to_caches(op, AccessKind::read);
             case OpKind::recall_dirty:
-                return recall(op, AccessKind::write_back);
+                return to_caches(op, AccessKind::write_back);
             case OpKind::map_read:
                 return read_file(op);
             case OpKind::hint_fault:
@@ -143,6 +146,12 @@ class NodeReplay {
     }
 
     NodePhase& phase() { return counters_.phases[phase_]; }
+    // Lines may be recalled within a stretch, too, where its phase goes on after another one.
+    [[nodiscard]] bool counts() const { return part_ == Part::counted && !recalling_; }
+    // Few recalled lines go through the caches. Many wait until all are there.
+    [[nodiscard]] bool refills() const {
+        return recalling_ && options_.excerpts[phase_].recalled > options_.refilled_above;
+    }
     // Whether TLBs and walks know of the touches alone.
     [[nodiscard]] bool samples() const {
         return options_.sets != all_line_sets && !options_.all_lines;
@@ -194,15 +203,6 @@ class NodeReplay {
         const auto lines = static_cast<unsigned>(std::popcount(op.lines));
         const std::uint32_t copies = pages_.writable(op.page) ? options_.ranks : 1;
         if (!enter(std::uint64_t{lines} * copies)) return;
-        to_caches(op, kind);
-    }
-
-    // A stretch begins. Few recalled lines go through the caches. Many wait until all are there.
-    void recall(const Op& op, AccessKind kind) {
-        if (!refilling_ && options_.excerpts[phase_].recalled > options_.refilled_above) {
-            flush();
-            refilling_ = true;
-        }
         to_caches(op, kind);
     }
 
@@ -466,17 +466,16 @@ class NodeReplay {
 
     // What is pending goes through caches and DRAM, and is counted if it is to be.
     void flush() {
-        const bool refills = std::exchange(refilling_, false);
         for (NodeTwin& twin : twins_) {
-            if (refills) {
+            if (refills()) {
                 twin.refill(runs_);
                 continue;
             }
-            twin.run(runs_, part_ == Part::counted);
-            if (part_ != Part::counted) continue;
+            twin.run(runs_, counts());
+            if (!counts()) continue;
             for (NodeMemory& memory : twin.memories()) count(memory);
         }
-        if (part_ == Part::counted && !clearing_large_) {
+        if (counts() && !clearing_large_) {
             stretch().tlb += tlb_counters_;
             for (std::uint32_t rank = 0; rank < options_.ranks; ++rank)
                 stretch().tlb += of_each_rank_;
@@ -527,7 +526,7 @@ class NodeReplay {
 
     unsigned phase_ = 0;
     std::uint64_t number_ = 0;  // of the stretch in its phase
-    bool refilling_ = false;    // what waits is recalled, and the caches are to hold nothing else
+    bool recalling_ = false;    // what waits is recalled
     bool clearing_large_ = false;
     std::vector<LargePage> large_;            // of the page that is mapped
     std::vector<std::uint64_t> large_pages_;  // [phase] that one rank was given

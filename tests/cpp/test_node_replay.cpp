@@ -816,6 +816,33 @@ TEST_CASE("what ranks are given is cleared to its own size, if only some get a l
     CHECK(phase.large_drams[0].writes == phase.cleared_large);
 }
 
+TEST_CASE("recalled lines do not count, and others do, where a phase goes on within a stretch") {
+    std::vector<Op> ops;
+    for (std::uint32_t page = 0; page < 64; ++page)
+        ops.push_back(make_op(OpKind::map_write, page, 0, 1));
+    for (std::uint32_t i = 0; i < 3000; ++i) {
+        if (i % 3 == 0) ops.push_back(make_op(OpKind::phase, i / 3 % 2, 0));
+        ops.push_back(make_op(OpKind::fetch, i * 7 % 64, 0xffull << i % 57, 1));
+    }
+    std::vector<VirtualPage> addresses;
+    for (std::uint32_t page = 0; page < 64; ++page) addresses.emplace_back(page);
+    const ListedProgram program(ops, addresses, 2, 2, 1);
+    const std::vector<Excerpt> excerpts{{1000, 500, 100, 200, 256}, {900, 300, 100, 400, 256}};
+    const auto excerpted_program = excerpted(program, 1, excerpts);
+    for (const std::uint64_t refilled_above : {std::uint64_t{0}, ~std::uint64_t{0}}) {
+        CAPTURE(refilled_above);
+        NodeReplayOptions options{.ranks = 1, .excerpts = excerpts};
+        options.refilled_above = refilled_above;
+        const auto placement = place_by_kernel(bare(), small_order);
+        const auto found =
+            replay_node(*excerpted_program, *placement, small_node(1), options, run_on);
+        for (const NodePhase& phase : found.phases) {
+            CHECK(counted(phase, 0).lines > 1000);
+            CHECK(count(phase, CacheCounter::accesses) == counted(phase, 0).lines);
+        }
+    }
+}
+
 TEST_CASE("an excerpted program counts as the whole with the same excerpts") {
     std::uint64_t simulated = 0, skipped = 0;
     for (const std::uint64_t seed : {3u, 4u, 5u, 6u}) {
