@@ -2,12 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "core/accesses/op.hpp"
+#include "core/address/units.hpp"
 
 namespace pagelens {
 
@@ -16,8 +18,8 @@ namespace pagelens {
 class RecentLines {
   public:
     // Remembers so many lines of so many pages. Threads of different `groups` [thread] have no
-    // cache in common, so a page of one is not dirty because another one wrote to it; empty: all
-    // have.
+    // cache in common, so a line that one used last is not dirty because another one wrote to it;
+    // empty: all have.
     RecentLines(std::size_t pages, std::uint64_t most, std::vector<std::uint32_t> groups = {})
         : most_(most), groups_(std::move(groups)), known_(pages) {}
 
@@ -41,9 +43,10 @@ class RecentLines {
   private:
     // What later ops say of a page's lines, while the log is read backwards.
     struct Known {
-        std::uint64_t used = 0, forgotten = 0, dirty = 0;
-        std::uint32_t group = 0;  // of the last use
+        std::uint64_t used = 0, forgotten = 0, written = 0, dirty = 0;
+        std::uint32_t number = 0;  // of the page in pages_
     };
+    using OfLines = std::array<std::uint32_t, lines_per_page>;
 
     void add(const Op& op) {
         if (log_.size() >= full_) drop_older_uses();
@@ -65,16 +68,18 @@ class RecentLines {
                 later.forgotten |= op->lines;
                 continue;
             }
-            const std::uint32_t group = groups_.empty() ? 0 : groups_[op->thread];
-            if (later.used == 0) later.group = group;
             if (newest != 0) {
                 lines += static_cast<unsigned>(std::popcount(newest));
                 later.used |= newest;
                 newest_.push_back(*op);
                 newest_.back().lines = newest;
+                if (!groups_.empty()) {
+                    for_each_line(newest, [&](unsigned line) {
+                        last_user_[later.number][line] = groups_[op->thread];
+                    });
+                }
             }
-            if (op->kind() == OpKind::write_back && group == later.group)
-                later.dirty |= op->lines & later.used & ~later.forgotten;
+            if (op->kind() == OpKind::write_back) write(*op, later);
         }
         log_.clear();
         for (auto op = newest_.rbegin(); op != newest_.rend(); ++op) {
@@ -85,6 +90,26 @@ class RecentLines {
         full_ = std::max(least_full, 2 * log_.size());
         for (const std::uint32_t page : pages_) known_[page] = {};
         pages_.clear();
+        last_user_.clear();
+    }
+
+    // The last write to a line decides whether it is dirty where it was used last.
+    void write(const Op& op, Known& later) {
+        const std::uint64_t lines = op.lines & later.used & ~later.forgotten & ~later.written;
+        later.written |= lines;
+        if (groups_.empty()) {
+            later.dirty |= lines;
+            return;
+        }
+        for_each_line(lines, [&](unsigned line) {
+            if (last_user_[later.number][line] == groups_[op.thread])
+                later.dirty |= std::uint64_t{1} << line;
+        });
+    }
+    template <class Visit>
+    static void for_each_line(std::uint64_t lines, Visit&& visit) {
+        for (; lines != 0; lines &= lines - 1)
+            visit(static_cast<unsigned>(std::countr_zero(lines)));
     }
 
     void keep(Op op, OpKind kind, std::uint64_t lines) {
@@ -96,7 +121,11 @@ class RecentLines {
 
     Known& known(std::uint32_t page) {
         Known& of_page = known_[page];
-        if ((of_page.used | of_page.forgotten) == 0) pages_.push_back(page);
+        if ((of_page.used | of_page.forgotten) == 0) {
+            of_page.number = static_cast<std::uint32_t>(pages_.size());
+            pages_.push_back(page);
+            if (!groups_.empty()) last_user_.emplace_back();
+        }
         return of_page;
     }
 
@@ -108,6 +137,7 @@ class RecentLines {
     std::size_t full_ = least_full;
     std::vector<Known> known_;          // [page]
     std::vector<std::uint32_t> pages_;  // of which something is known
+    std::vector<OfLines> last_user_;    // [number] the group that used a line last
 };
 
 }  // namespace pagelens

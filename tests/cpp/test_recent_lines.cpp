@@ -130,5 +130,16 @@ TEST_CASE("recent lines are not dirty in caches that another group of threads wr
     }
 }
 
+TEST_CASE("recent lines are dirty whoever used other lines of their page last") {
+    RecentLines recent(1, 100, {0, 1});
+    recent.use(make_op(OpKind::write_back, 0, 0b011, 0, 0));
+    recent.use(make_op(OpKind::fetch, 0, 0b110, 0, 1));
+    std::uint64_t dirty = 0;
+    recent.for_each([&](const Op& op) {
+        if (op.kind() == OpKind::write_back) dirty |= op.lines;
+    });
+    CHECK(dirty == 0b001);
+}
+
 }  // namespace
 }  // namespace pagelens
