@@ -223,9 +223,10 @@ def ran_together(programs: Sequence[TracedProgram]) -> list[TracedProgram]:
             workers.append(program)
     if not workers or in_order[0] not in (starter, workers[0]) or starter.ended is None:
         return []
-    beside = all(_overlap(starter, worker) for worker in workers) and starter.accesses_beside(workers)
-    if beside >= FEW * workers[0].accesses:
-        return sorted([starter, *workers], key=lambda program: program.began)
+    overlaps = all(_overlap(starter, worker) for worker in workers)
+    if overlaps and starter.accesses_beside(workers) >= FEW * workers[0].accesses:
+        busy = [worker for worker in workers if worker.accesses >= FEW * starter.accesses]
+        return sorted([starter, *busy], key=lambda program: program.began) if busy else []
     if len(workers) < 2 or starter.accesses > sum(worker.accesses for worker in workers):
         return []
     return sorted(workers, key=lambda program: program.began)

@@ -302,6 +302,8 @@ def processes(path: Path, *of: tuple[int, str, int, int, int | None]) -> list[Tr
         ([(1, "app", 50, 0, 9), (2, "app", 40, 1, 8), (3, "app", 1, 2, 3), (3, "app", 60, 4, 7)], [0, 1, 4]),
         ([(1, "app", 60, 0, 9), (2, "app", 40, 1, None)], []),  # nobody saw its end
         ([(1, "app", 30, 0, 9), (2, "app", 30, 1, 5), (2, "tool", 60, 5, 8)], []),  # not of the busiest
+        ([(1, "app", 60, 0, 9), (2, "app", 5, 1, 8)], []),  # a helper of the process that started it
+        ([(1, "app", 60, 0, 9), (2, "app", 0, 10, 12)], []),  # it did nothing, and came later
     ],
 )
 def test_forks_that_ran_side_by_side_are_kept_together(
