@@ -21,6 +21,7 @@ from pagelens.errors import UsageError
 from pagelens.frames.numa_rule import FIRST_TOUCH, STAY_S, cores_of_threads
 from pagelens.machine import FAULT_COUNTS, Machine, NumaLoad, Times, modelled_times
 from pagelens.machine.caches import can_stand_beside
+from pagelens.machine.cleared_lines import FIRST_FETCHES
 from pagelens.replay import nearly_equal
 from pagelens.replay.assumed import times_if_assumed
 from pagelens.replay.bounds import Bounds, bounds
@@ -234,6 +235,7 @@ class _Placed:
             "instructions": instructions(engine._ranks, program.instructions, phases),
             **lines_past_l1(engine._programs.moved()),
             **read_faults(engine._programs.moved()),
+            FIRST_FETCHES: engine._programs.compulsory(placement.offset_bytes)[:, 0],
         }
 
     def _by_the_clock(self) -> Parts:

@@ -14,7 +14,7 @@ from pagelens.explain.cause_words import page_faults_in_words
 from pagelens.explain.model import Distribution, ResourceRecord
 from pagelens.frames import Node, parse_history, policies
 from pagelens.machine import CoreTimes, Machine, parse_machine
-from pagelens.machine.cleared_lines import without_cleared
+from pagelens.machine.cleared_lines import FIRST_FETCHES, without_cleared
 from pagelens.measure.page_faults import file_pages_cost, page_cost, zero_page_cost
 from pagelens.replay import Run, Simulation
 
@@ -155,9 +155,12 @@ def test_lines_that_were_just_cleared_do_not_come_from_memory() -> None:
         np.ones(1), np.zeros(1), np.zeros(1), levels + 1, levels + 0.1, levels + 0.1, np.ones((1, 3, 4))
     )
     counts = {"instructions": [1e6], "dram_reads": [2000.0], "dram_writes": [400.0], "small_faults": [10.0]}
+    counts[FIRST_FETCHES] = [1e3]
     columns = {name: np.array(value) for name, value in counts.items()}
     reads, writes = without_cleared(machine(), columns, core)
     assert reads == pytest.approx([2000 - 0.8 * 640])
     assert writes == pytest.approx([0])
     for priced, of_trace in ((machine(""), core), (machine(), None)):
         assert without_cleared(priced, columns, of_trace)[0] == pytest.approx([2000])
+    columns[FIRST_FETCHES][:] = 10  # it touches one line of each page, and then others again and again
+    assert without_cleared(machine(), columns, core)[0] == pytest.approx([2000 - 0.8 * 10])
