@@ -243,17 +243,34 @@ void register_definitions(nb::module_& m) {
         .def_prop_ro("bytes", [](const CodeBlockDefinition& block) {
             return nb::bytes(block.bytes.data(), block.bytes.size());
         });
-    nb::class_<SampledAccess>(m, "SampledAccess")
-        .def_ro("block", &SampledAccess::block, "Index in InstructionSample.blocks.")
-        .def_ro("instruction", &SampledAccess::instruction, "Index in that block.")
-        .def_ro("store", &SampledAccess::store)
-        .def_ro("line", &SampledAccess::line);
     nb::class_<InstructionSample>(m, "InstructionSample")
         .def_ro("thread", &InstructionSample::thread)
         .def_ro("first_instruction", &InstructionSample::first_instruction)
         .def_ro("phase", &InstructionSample::phase)
-        .def_ro("blocks", &InstructionSample::blocks, "Ids of blocks; 0: not known.")
-        .def_ro("accesses", &InstructionSample::accesses, "Those that the first filter passed on.");
+        .def_prop_ro(
+            "blocks",
+            [](nb::handle_t<InstructionSample> self) {
+                return view(std::span(nb::cast<const InstructionSample&>(self).blocks), self);
+            },
+            "Ids of blocks, uint64; 0: not known.")
+        .def_prop_ro(
+            "accesses",
+            [](const InstructionSample& sample) {
+                const auto column = [&]<class T>(auto field, T) {
+                    std::vector<T> values;
+                    values.reserve(sample.accesses.size());
+                    for (const SampledAccess& access : sample.accesses)
+                        values.push_back(static_cast<T>(access.*field));
+                    return moved(std::move(values));
+                };
+                return std::tuple(column(&SampledAccess::block, std::uint64_t{}),
+                                  column(&SampledAccess::instruction, std::uint64_t{}),
+                                  column(&SampledAccess::store, std::uint8_t{}),
+                                  column(&SampledAccess::line, std::uint64_t{}));
+            },
+            nb::rv_policy::automatic,
+            "Those that the first filter passed on: uint64 index in `blocks`; uint64 index of the "
+            "instruction in that block; uint8 whether it stores; uint64 line.");
     nb::class_<TraceSummary>(m, "TraceSummary")
         .def_ro("instructions", &TraceSummary::instructions)
         .def_ro("accesses", &TraceSummary::accesses)

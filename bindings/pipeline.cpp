@@ -1,4 +1,5 @@
-// nanobind of the core's pipeline: core/machine/pipeline.hpp, branch_prediction.hpp.
+// nanobind of the core's pipeline: core/machine/pipeline.hpp, branch_prediction.hpp,
+// prefetched_streams.hpp.
 #include "core/machine/pipeline.hpp"
 
 #include <nanobind/nanobind.h>
@@ -12,6 +13,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/register.hpp"
 #include "core/machine/branch_prediction.hpp"
+#include "core/machine/prefetched_streams.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -132,6 +134,24 @@ void register_pipeline(nb::module_& m) {
         },
         "code"_a, "samples"_a,
         "For each block of each sample: 0 if its branch was mispredicted, otherwise 1.");
+    m.def(
+        "stream_uses",
+        [](const Input<std::uint64_t>& lines, const Input<std::uint64_t>& places,
+           std::size_t streams, std::int64_t near, std::int64_t stride) {
+            if (lines.size() != places.size())
+                throw std::invalid_argument("places: as many as lines");
+            std::vector<std::uint8_t> uses;
+            {
+                const nb::gil_scoped_release released;
+                uses = stream_uses(span_of(lines), span_of(places), {streams, near, stride});
+            }
+            return moved(std::move(uses));
+        },
+        "lines"_a, "places"_a, "streams"_a, "near"_a, "stride"_a,
+        "What each access does to the streams of lines: 1 it follows one, or its instruction's "
+        "step, "
+        "+ 2 that goes on, + 4 all streams are taken, + 8 a stream has come to its line already. "
+        "uint8 [access]. `places` are numbers of the instructions.");
     m.def(
         "pipeline_cycles",
         [](const Code& code, const std::vector<std::uint32_t>& blocks,

@@ -11,6 +11,7 @@ from pagelens.accesses.instructions import COLUMNS, LOADED_KIND, OF_INTEGER, OF_
 
 SPACE_PAGE_BITS = 36  # of a page's number in an address space (core/accesses/program.hpp)
 _LINE_BITS_OF_PAGE = 6
+_NOT_RECORDED = -1  # a block of a sample whose instructions the trace does not have
 MOST_THREADS = 4096  # of a trace (docs/trace-format.md)
 
 
@@ -71,22 +72,25 @@ def decode_samples(traces: Sequence[SampledTrace]) -> SampledCode | None:
     for number, process in enumerate(traces):
         samples = process.trace.samples
         by_id = {block.id: block for block in process.trace.code_blocks}
-        index: dict[int, int] = {}
-        for used in sorted({block for sample in samples for block in sample.blocks}):
+        every = np.unique(np.concatenate([sample.blocks for sample in samples]))
+        index = np.full(len(every), _NOT_RECORDED)
+        for place, used in enumerate(every.tolist()):
             if (block := by_id.get(used)) is None:
                 continue
             if (same := known.get((block.address, block.bytes))) is not None:
-                index[used] = same
+                index[place] = same
                 continue
-            index[used] = len(counts)
+            index[place] = len(counts)
             rows += decoder.decode(block.bytes, block.address)
             counts.append(len(rows) - begin[-1])
             begin.append(len(rows))
             address.append(block.address)
             size.append(len(block.bytes))
-        known |= {(by_id[used].address, by_id[used].bytes): place for used, place in index.items()}
+        recorded = [by_id[used] for used in every[index != _NOT_RECORDED].tolist()]
+        places = index[index != _NOT_RECORDED].tolist()
+        known |= {(of.address, of.bytes): place for of, place in zip(recorded, places, strict=True)}
         executed = np.asarray(counts, dtype=np.int64)
-        runs += [_run(sample, index, executed, process.phases, number) for sample in samples]
+        runs += [_run(sample, every, index, executed, process.phases, number) for sample in samples]
     addresses, sizes = np.asarray(address, dtype=np.uint64), np.asarray(size, dtype=np.uint64)
     table = np.asarray(rows, dtype=np.int64).reshape(-1, COLUMNS)
     code = _core.Code(table, np.asarray(begin, dtype=np.uint64), addresses, sizes)
@@ -109,25 +113,30 @@ def _loads(table: NDArray[np.int64], begin: Sequence[int]) -> NDArray[np.int64]:
 
 def _run(
     sample: _core.InstructionSample,
-    index: Mapping[int, int],
+    ids: NDArray[np.uint64],
+    index: NDArray[np.int64],
     counts: NDArray[np.int64],
     phases: Mapping[int, int],
     process: int,
 ) -> SampledRun:
-    """Return what one sample executed. Blocks that were not recorded are left out."""
-    known = [number in index for number in sample.blocks]
-    blocks = [index[number] for number in sample.blocks if number in index]
-    place = np.cumsum(known) - 1
-    accesses = [access for access in sample.accesses if known[access.block]]
+    """Return what one sample executed, whose blocks are among `ids`, with these places in the code.
+
+    Blocks that were not recorded are left out.
+    """
+    of_code = index[np.searchsorted(ids, sample.blocks)]
+    known = of_code != _NOT_RECORDED
+    place = (np.cumsum(known) - 1).astype(np.uint64)
+    block, instruction, store, line = sample.accesses
+    kept = known[block]
     space = np.uint64(process << SPACE_PAGE_BITS + _LINE_BITS_OF_PAGE)
     return SampledRun(
         process * MOST_THREADS + sample.thread,
         sample.first_instruction,
         phases.get(sample.phase, 0),
-        int(counts[np.asarray(blocks, dtype=np.int64)].sum()),
-        blocks,
-        np.array([place[access.block] for access in accesses], dtype=np.uint64),
-        np.array([access.instruction for access in accesses], dtype=np.uint64),
-        np.array([access.store for access in accesses], dtype=bool),
-        np.array([access.line for access in accesses], dtype=np.uint64) + space,
+        int(counts[of_code[known]].sum()),
+        of_code[known].tolist(),
+        place[block[kept]],
+        instruction[kept],
+        store[kept].astype(bool),
+        line[kept] + space,
     )

@@ -9,7 +9,6 @@ independent ones overlap. docs/core-model.md describes the model and its limits.
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -33,7 +32,8 @@ MOST_OVERLAP = 1e6  # where no miss makes a core wait
 # page (the streamer and the stride prefetcher in Intel's optimisation reference manual, 248966).
 STREAMS, NEAR, STRIDE_LINES = 32, 2, 32
 APART_PAGES = 64  # memory that is touched at greater distances is not one whole
-_NEIGHBOURS = sorted(range(-NEAR, NEAR + 1), key=abs)
+_FOLLOWS, _MOVES, _FULL, _REPEATS = 1, 2, 4, 8  # what an access does (core/machine/prefetched_streams.hpp)
+_INSTRUCTION_BITS = 32  # of an instruction's number in its block
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -197,41 +197,14 @@ def foreseen_lines(sample: SampledRun) -> Foreseen:
     The first accesses of a sample have no past. If such a line follows nothing, what comes after it decides:
     without a neighbour there it is irregular, and with one it is unknown.
     """
-    places = [
-        (sample.blocks[block], int(one)) for block, one in zip(sample.block, sample.instruction, strict=True)
-    ]
-    lines = sample.line.tolist()
-    follows, _, past, again = _streams(lines, places)
-    _, moves, _, _ = _streams(lines[::-1], places[::-1])
-    unknown = ~follows & ~past & moves[::-1]
+    blocks = np.asarray(sample.blocks, dtype=np.uint64)[sample.block]
+    places = blocks << np.uint64(_INSTRUCTION_BITS) | sample.instruction
+    uses = _core.stream_uses(sample.line, places, STREAMS, NEAR, STRIDE_LINES)
+    later = _core.stream_uses(sample.line[::-1].copy(), places[::-1].copy(), STREAMS, NEAR, STRIDE_LINES)
+    follows, past, again = (uses & flag > 0 for flag in (_FOLLOWS, _FULL, _REPEATS))
+    unknown = ~follows & ~past & (later & _MOVES > 0)[::-1]
     alone = ~follows & ~unknown
     return Foreseen(alone & ~sample.store, alone & sample.store, ~unknown, ~again)
-
-
-def _streams(
-    lines: Sequence[int], places: Sequence[tuple[int, int]]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return what each access [n] does: whether it follows another, moves on, finds the table full, repeats.
-
-    An access follows a stream or its instruction's step. The table holds `STREAMS` streams. An access repeats
-    if a stream has come to its line already.
-    """
-    follows, moves, full, again = (np.zeros(len(lines), dtype=bool) for _ in range(4))
-    streams: OrderedDict[int, bool] = OrderedDict()  # where each is, the latest last; whether it has moved
-    last: dict[tuple[int, int], tuple[int, int]] = {}  # by instruction: its last line, and the step to it
-    for number, (line, place) in enumerate(zip(lines, places, strict=True)):
-        full[number] = len(streams) == STREAMS
-        before, step = last.get(place, (line, 0))
-        last[place] = (line, line - before)
-        strides = step == line - before and 0 < abs(step) <= STRIDE_LINES
-        again[number] = line in streams
-        near = next((line + by for by in _NEIGHBOURS if line + by in streams), None)
-        moved = near is not None and (streams.pop(near) or near != line)
-        if near is None and len(streams) == STREAMS:
-            streams.popitem(last=False)
-        streams[line] = moved
-        follows[number], moves[number] = near is not None or strides, moved or strides
-    return follows, moves, full, again
 
 
 def sizes_of_data(code: SampledCode) -> list[NDArray[np.float64]]:

@@ -1,5 +1,7 @@
 """What a core takes for a traced program: its dependences and its mix decide, not one constant."""
 
+from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from machine_roles import CHIPLETS, NO_L3
+from numpy.typing import NDArray
 from traced_program import GOLDEN, traced_c
 
 from pagelens import _core
@@ -16,7 +19,7 @@ from pagelens.accesses.instructions import Decoder
 from pagelens.accesses.sampled_code import SampledRun
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.machine import CoreTimes, load_machine, modelled_times
-from pagelens.replay.core_model import STREAMS, core_model, foreseen_lines, why_full_width
+from pagelens.replay.core_model import NEAR, STREAMS, STRIDE_LINES, core_model, foreseen_lines, why_full_width
 
 MACHINE = load_machine(CHIPLETS)
 PROGRAM = """
@@ -270,3 +273,44 @@ def test_an_instruction_that_occurs_again_has_the_displacement_of_its_own_addres
     for address in (0x1000, 0x5000):
         rows = decoder.decode(load + load + push, address)
         assert [row[16] for row in rows] == [address + 7 + 16, address + 14 + 16, -8]
+
+
+def streams_slowly(
+    lines: Sequence[int], places: Sequence[tuple[int, int]]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """What each access does: whether it follows another, moves on, finds the table full, repeats."""
+    follows, moves, full, again = (np.zeros(len(lines), dtype=bool) for _ in range(4))
+    nearest_first = sorted(range(-NEAR, NEAR + 1), key=abs)
+    streams: OrderedDict[int, bool] = OrderedDict()  # where each is, the latest last; whether it has moved
+    last: dict[tuple[int, int], tuple[int, int]] = {}  # by instruction: its last line, and the step to it
+    for number, (line, place) in enumerate(zip(lines, places, strict=True)):
+        full[number] = len(streams) == STREAMS
+        before, step = last.get(place, (line, 0))
+        last[place] = (line, line - before)
+        strides = step == line - before and 0 < abs(step) <= STRIDE_LINES
+        again[number] = line in streams
+        near = next(
+            (line + by for by in nearest_first if line + by in streams), None
+        )
+        moved = near is not None and (streams.pop(near) or near != line)
+        if near is None and len(streams) == STREAMS:
+            streams.popitem(last=False)
+        streams[line] = moved
+        follows[number], moves[number] = near is not None or strides, moved or strides
+    return follows, moves, full, again
+
+
+def test_streams_are_those_of_a_slow_table() -> None:
+    """Lines of loops, of pages at random, and of some that repeat, by a few instructions."""
+    random = np.random.default_rng(7)
+    for streams in (1, 5, STREAMS, STREAMS + 9):
+        begin = random.integers(0, 1 << 40, streams)
+        steps = random.integers(-STRIDE_LINES - 2, STRIDE_LINES + 3, streams)
+        which = random.integers(0, streams, 600)
+        done = np.array([(which[:n] == of).sum() for n, of in enumerate(which)])
+        lines = (begin[which] + steps[which] * done + random.integers(-1, 2, 600)).astype(np.uint64)
+        places = random.integers(0, 6, 600).astype(np.uint64)
+        found = _core.stream_uses(lines, places, STREAMS, NEAR, STRIDE_LINES)
+        slow = streams_slowly(lines.tolist(), [(0, place) for place in places.tolist()])
+        for flag, wanted in zip((1, 2, 4, 8), slow, strict=True):
+            assert np.array_equal(found & flag > 0, wanted)
