@@ -289,9 +289,7 @@ def streams_slowly(
         last[place] = (line, line - before)
         strides = step == line - before and 0 < abs(step) <= STRIDE_LINES
         again[number] = line in streams
-        near = next(
-            (line + by for by in nearest_first if line + by in streams), None
-        )
+        near = next((line + by for by in nearest_first if line + by in streams), None)
         moved = near is not None and (streams.pop(near) or near != line)
         if near is None and len(streams) == STREAMS:
             streams.popitem(last=False)
