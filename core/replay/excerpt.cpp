@@ -51,13 +51,16 @@ class ExcerptedProgram final : public Program {
         std::uint64_t most = 0;
         for (const Excerpt& excerpt : excerpts) most = std::max(most, excerpt.recalled);
         RecentLines recent(most == 0 ? 0 : pages_.size(), most / ranks, std::move(groups));
-        bool recalls = false;  // lines that were skipped, as soon as a stretch begins
+        bool recalls = false;  // lines that were skipped, as soon as a stretch begins or goes on
+        constexpr auto none = ~std::uint64_t{0};
+        std::vector<std::uint64_t> under_way(phases_, none);  // [phase] the stretch
         const auto skips = [&](std::span<const Op> ops) {
             return most == 0 && skips_batch(ops, excerpts, moved, phase, ranks);
         };
         for_some_ops(whole, skips, [&](const Op& op) {
             const bool anew = copies.step(op);
             const std::uint64_t lines = lines_of(op, copies);
+            const std::uint64_t stretch = excerpts[phase].stretch_at(moved[phase]);
             if (lines != 0) part = excerpts[phase].part(moved[phase]);
             moved[phase] += lines;
             if (part == Excerpt::Part::skipped && !gives_or_takes_pages(op) &&
@@ -70,14 +73,23 @@ class ExcerptedProgram final : public Program {
             if (skipped != 0) ops_.push_back(make_op(OpKind::skip, 0, skipped));
             skipped = 0;
             if (recalls && lines != 0 && excerpts[phase].recalled != 0) {
-                recent.for_each([&](Op used) {
+                const auto recall = [&](Op used) {
                     const bool dirty = used.kind() == OpKind::write_back;
                     const OpKind kind = dirty ? OpKind::recall_dirty : OpKind::recall;
                     ops_.push_back(make_op(kind, used.page, used.lines, used.object, used.thread));
-                });
+                };
+                if (under_way[phase] == stretch) {
+                    recent.for_each_since_mark(recall);
+                } else {
+                    recent.for_each(recall);
+                }
                 recalls = false;
             }
             if (most != 0) remember(op, anew, lines, recent);
+            if (lines != 0) {
+                under_way[phase] = stretch;
+                if (!recalls) recent.mark();
+            }
             ops_.push_back(op);
             if (op.kind() == OpKind::phase) {
                 phase = op.page;

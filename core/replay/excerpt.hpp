@@ -3,9 +3,10 @@
 // and every placement is to have the same stretches), and at equal distances a stretch of them goes
 // through the machine, its first part to warm the caches up (as in Wunderlich, Wenisch, Falsafi,
 // Hoe: SMARTS, ISCA 2003). Instead of all lines between, only those that were used last are
-// recalled before a stretch, in the order of their last use: caches with LRU hold these. Without
-// that, a stretch finds in the caches what the one before left. So the stretches of phases that
-// move the same lines must not begin at the same of them.
+// recalled before a stretch, in the order of their last use: caches with LRU hold these. Where a
+// stretch goes on after other phases, what they used meanwhile is recalled. Without that, a stretch
+// finds in the caches what the one before left. So the stretches of phases that move the same lines
+// must not begin at the same of them.
 #pragma once
 
 #include <bit>
@@ -34,6 +35,10 @@ struct Excerpt {
         if (period == 0) return Part::counted;
         const std::uint64_t at = (lines + period - begin) % period;
         return at >= stretch ? Part::skipped : at < warm_up ? Part::warm_up : Part::counted;
+    }
+    // Returns a number that all lines have which one stretch and what is skipped behind it have.
+    [[nodiscard]] std::uint64_t stretch_at(std::uint64_t lines) const {
+        return period == 0 ? 0 : (lines + period - begin) / period;
     }
     // Returns whether none of the next `count` lines lies in a stretch.
     [[nodiscard]] bool skips(std::uint64_t lines, std::uint64_t count) const {

@@ -148,9 +148,11 @@ class NodeReplay {
     NodePhase& phase() { return counters_.phases[phase_]; }
     // Lines may be recalled within a stretch, too, where its phase goes on after another one.
     [[nodiscard]] bool counts() const { return part_ == Part::counted && !recalling_; }
-    // Few recalled lines go through the caches. Many wait until all are there.
+    // Few recalled lines go through the caches. Many wait until all are there, where a stretch
+    // begins.
     [[nodiscard]] bool refills() const {
-        return recalling_ && options_.excerpts[phase_].recalled > options_.refilled_above;
+        return recalling_ && part_ == Part::skipped &&
+               options_.excerpts[phase_].recalled > options_.refilled_above;
     }
     // Whether TLBs and walks know of the touches alone.
     [[nodiscard]] bool samples() const {

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -39,6 +41,13 @@ class RecentLines {
         drop_older_uses();
         for (const Op& op : log_) visit(op);
     }
+    // The same of the lines whose last use is later than the last mark().
+    template <class Visit>
+    void for_each_since_mark(Visit&& visit) {
+        drop_older_uses();
+        for (const Op& op : std::span(log_).subspan(mark_)) visit(op);
+    }
+    void mark() { mark_ = log_.size(); }
 
   private:
     // What later ops say of a page's lines, while the log is read backwards.
@@ -56,6 +65,8 @@ class RecentLines {
     void drop_older_uses() {
         newest_.clear();
         std::uint64_t lines = 0;
+        const auto marked = log_.rend() - static_cast<std::ptrdiff_t>(mark_);
+        std::size_t since_mark = 0;  // of newest_
         for (auto op = log_.rbegin(); op != log_.rend() && lines < most_; ++op) {
             if (op->kind() == OpKind::unmap) {
                 for (std::uint64_t page = op->page; page < op->page + op->lines; ++page)
@@ -73,6 +84,7 @@ class RecentLines {
                 later.used |= newest;
                 newest_.push_back(*op);
                 newest_.back().lines = newest;
+                if (op < marked) since_mark = newest_.size();
                 if (!groups_.empty()) {
                     for_each_line(newest, [&](unsigned line) {
                         last_user_[later.number][line] = groups_[op->thread];
@@ -82,11 +94,14 @@ class RecentLines {
             if (op->kind() == OpKind::write_back) write(*op, later);
         }
         log_.clear();
+        std::size_t left = newest_.size();
         for (auto op = newest_.rbegin(); op != newest_.rend(); ++op) {
+            if (left-- == since_mark) mark_ = log_.size();
             const std::uint64_t dirty = known_[op->page].dirty;
             keep(*op, OpKind::fetch, op->lines & ~dirty);
             keep(*op, OpKind::write_back, op->lines & dirty);
         }
+        if (since_mark == 0) mark_ = log_.size();
         full_ = std::max(least_full, 2 * log_.size());
         for (const std::uint32_t page : pages_) known_[page] = {};
         pages_.clear();
@@ -134,6 +149,7 @@ class RecentLines {
     std::uint64_t most_;
     std::vector<std::uint32_t> groups_;
     std::vector<Op> log_, newest_;
+    std::size_t mark_ = 0;  // in log_
     std::size_t full_ = least_full;
     std::vector<Known> known_;          // [page]
     std::vector<std::uint32_t> pages_;  // of which something is known

@@ -829,6 +829,12 @@ TEST_CASE("recalled lines do not count, and others do, where a phase goes on wit
     const ListedProgram program(ops, addresses, 2, 2, 1);
     const std::vector<Excerpt> excerpts{{1000, 500, 100, 200, 256}, {900, 300, 100, 400, 256}};
     const auto excerpted_program = excerpted(program, 1, excerpts);
+    std::uint64_t recalled = 0;
+    for_each_op(*excerpted_program, [&](const Op& op) {
+        if (op.kind() == OpKind::recall || op.kind() == OpKind::recall_dirty)
+            recalled += static_cast<unsigned>(std::popcount(op.lines));
+    });
+    CHECK(recalled < 3000 * 8);  // where a stretch goes on, what was skipped meanwhile
     for (const std::uint64_t refilled_above : {std::uint64_t{0}, ~std::uint64_t{0}}) {
         CAPTURE(refilled_above);
         NodeReplayOptions options{.ranks = 1, .excerpts = excerpts};

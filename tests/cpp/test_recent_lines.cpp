@@ -130,6 +130,22 @@ TEST_CASE("recent lines are not dirty in caches that another group of threads wr
     }
 }
 
+TEST_CASE("recent lines since a mark are those used later, also after older uses are dropped") {
+    RecentLines recent(1000, 1000);
+    recent.use(make_op(OpKind::fetch, 0, 0b11));
+    recent.mark();
+    std::vector<std::uint32_t> seen;
+    const auto visit = [&](const Op& op) { seen.push_back(op.page); };
+    recent.for_each_since_mark(visit);
+    CHECK(seen.empty());
+    recent.use(make_op(OpKind::fetch, 1, 0b1));
+    recent.use(make_op(OpKind::fetch, 0, 0b1));
+    recent.for_each_since_mark(visit);
+    recent.for_each([](const Op&) {});
+    recent.for_each_since_mark(visit);
+    CHECK(seen == std::vector<std::uint32_t>{1, 0, 1, 0});
+}
+
 TEST_CASE("recent lines are dirty whoever used other lines of their page last") {
     RecentLines recent(1, 100, {0, 1});
     recent.use(make_op(OpKind::write_back, 0, 0b011, 0, 0));
