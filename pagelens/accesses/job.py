@@ -111,6 +111,8 @@ class JobWorkload(Workload):
         self.statements = self._statements()
         bound = [parse_binding(trace.trace.bound, trace.survey.instructions) for trace in self.traces]
         self.binding, self.crowding = binding_notes(bound), crowding(bound)
+        if self.processes == 1:  # no launcher bound it
+            self.binding, self.crowding = [], 1.0
 
     @property
     def has_samples(self) -> bool:  # type: ignore[override]
@@ -278,6 +280,8 @@ class JobWorkload(Workload):
         ]
 
     def _statements(self) -> list[str]:
+        if self.processes == 1:
+            return self._of_helpers("of the program", "", "the")
         found = []
         meetings = self._rounds.meetings
         calls = "1 collective call" if meetings == 1 else f"{meetings:,} collective calls"
@@ -313,14 +317,18 @@ class JobWorkload(Workload):
                     "Nothing in the traces says that they ran side by side. If they ran one after another, "
                     "explain each trace alone."
                 )
-        if helping := sum(helpers(trace.survey.instructions) for trace in self._of_rank):
-            found.append(
-                f"Of the {self.threads + helping} threads of all ranks, {helping} "
-                f"{'is a helper' if helping == 1 else 'are helpers'}, such as MPI libraries start: each "
-                "executes less than 10% of the instructions of its rank's busiest thread. In the model, a "
-                "helper has no core of its own, but shares that of this thread."
-            )
-        return found
+        return found + self._of_helpers("of all ranks", ", such as MPI libraries start", "its rank's")
+
+    def _of_helpers(self, of_whom: str, such_as: str, whose: str) -> list[str]:
+        helping = sum(helpers(trace.survey.instructions) for trace in self._of_rank)
+        if not helping:
+            return []
+        return [
+            f"Of the {self.threads + helping} threads {of_whom}, {helping} "
+            f"{'is a helper' if helping == 1 else 'are helpers'}{such_as}: each executes less than 10% of "
+            f"the instructions of {whose} busiest thread. In the model, a helper has no core of its own, but "
+            "shares that of this thread."
+        ]
 
 
 def _regions_in_order(trace: TraceWorkload) -> list[str]:

@@ -7,6 +7,7 @@ from .ensembles import (
     check_ranks as check_ranks,
     choose_phase as choose_phase,
     fill_node as fill_node,
+    sharing_cores as sharing_cores,
     simulate as simulate,
 )
 from .explanations import Explanation as Explanation, explain as explain

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from pagelens.accesses.job import JobWorkload
+from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import Workload
 from pagelens.api.workloads import Declared
 from pagelens.ensemble import Ensemble as EnsembleTables
@@ -191,8 +192,19 @@ def fill_node(
     if isinstance(workload, Declared):
         copies = check_ranks(ranks, machine, 1, name) or 1
         return workload.on(machine, copies), copies
+    if isinstance(shared := sharing_cores(workload, machine), JobWorkload):
+        return _filled(shared, machine, ranks, name)
     cores = machine.cores.count.value
     return workload, check_ranks(ranks, machine, workload.threads, name) or max(1, cores // workload.threads)
+
+
+def sharing_cores(workload: Workload, machine: Machine) -> Workload:
+    """Return a job of this one process, whose helper threads share cores, if it has too many for the machine.
+
+    The engine of memory-side caches lets threads take turns on its cores.
+    """
+    too_many = workload.threads > machine.cores.count.value and machine.memory_side_cache is None
+    return JobWorkload([workload]) if too_many and isinstance(workload, TraceWorkload) else workload
 
 
 def _filled(job: JobWorkload, machine: Machine, ranks: int | None, name: str) -> tuple[JobWorkload, int]:
@@ -203,6 +215,11 @@ def _filled(job: JobWorkload, machine: Machine, ranks: int | None, name: str) ->
         job = job.filled(wanted)
     copies = wanted // job.processes
     if (threads := copies * job.threads) > cores:
+        if traced == 1:
+            raise UsageError(
+                f"{name if wanted > 1 else 'machine'}: {wanted} x {job.threads} working threads of "
+                f"{job.name} are more than the {cores} cores of {machine.name}; choose a machine that has them"
+            )
         raise UsageError(
             f"{name}: {wanted} ranks with {threads} threads in all are more than the {cores} cores of "
             f"{machine.name}; choose another machine, or give fewer than {traced} traces"

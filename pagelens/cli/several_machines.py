@@ -121,6 +121,8 @@ def how_elsewhere(
     else:
         what = "TRACE..."
         traces = sorted(of.path for of in program.traces) if isinstance(program, JobWorkload) else []
-        if traces and sorted(traces[0].parent.glob("*.trace")) == traces:
+        if len(traces) == 1:
+            what = typed(traces[0])
+        elif traces and sorted(traces[0].parent.glob("*.trace")) == traces:
             what = f"{typed(traces[0].parent)}/*.trace"
     return f"pagelens explain {what}", f"--machine {machine or HERE},NAME"

@@ -25,7 +25,7 @@ from pagelens.accesses import (
     path_of_rank,
     trace_program,
 )
-from pagelens.api import Declared, check_ranks, fill_node, trace, traces
+from pagelens.api import Declared, check_ranks, fill_node, sharing_cores, trace, traces
 from pagelens.ensemble import Scaled, scale_to
 from pagelens.errors import Failure, Interrupted, UsageError
 from pagelens.host import LaunchedRank
@@ -44,6 +44,7 @@ class Source:
     program: Workload
     scaled: Scaled
     directory: Path
+    share: float = 1.0  # of the accesses of all programs that were traced together
 
 
 def choose_source(
@@ -134,7 +135,7 @@ def trace_or_open(
     if is_trace(path):
         opened = _opened(target, cut_of, machine, quiet)
         with claim_directory(output or OUTPUT / opened.name) as directory:
-            yield _fill(opened, machine, ranks, full_size, directory)
+            yield _fill(*_fitted(opened, machine, is_here and ranks is None), ranks, full_size, directory)
         return
     check_ranks(ranks or 1, machine, 1, "--ranks")  # before the program runs, which takes long
     try:
@@ -147,14 +148,13 @@ def trace_or_open(
     with claim_directory(output or OUTPUT / name) as directory:
         if rank is not None:
             job = _job(request, directory, name, rank, machine, quiet)
-            if is_here and ranks is None:
-                machine, said = with_room(machine, job.threads)
-                job.statements += said
-            yield _fill(job, machine, ranks, full_size, directory)
+            yield _fill(*_fitted(job, machine, is_here and ranks is None), ranks, full_size, directory)
             return
-        paths = _trace(request, directory / f"{name}.trace", quiet)
+        paths, share = _trace(request, directory / f"{name}.trace", quiet)
         if len(paths) == 1:
-            yield _fill(trace(paths[0], cut_of, machine, not quiet), machine, ranks, full_size, directory)
+            alone = trace(paths[0], cut_of, machine, not quiet)
+            found = _fill(*_fitted(alone, machine, is_here and ranks is None), ranks, full_size, directory)
+            yield replace(found, share=share)
             return
         together = traces(paths, machine, progress=not quiet)
         program, larger = job_or_busiest(together, smallest or machine, is_here)
@@ -239,9 +239,7 @@ def _job(
 
 def job_or_busiest(job: JobWorkload, machine: Machine, is_here: bool) -> tuple[Workload, Machine]:
     """Return the job and a machine with a core for each of its threads, or the busiest process alone."""
-    if is_here:
-        machine, said = with_room(machine, job.threads)
-        job.statements += said
+    _, machine = _fitted(job, machine, is_here)
     if job.threads <= machine.cores.count.value:
         return job, machine
     busiest = max(job.traces, key=lambda of: sum(of.survey.instructions))
@@ -254,8 +252,20 @@ def job_or_busiest(job: JobWorkload, machine: Machine, is_here: bool) -> tuple[W
     return busiest, machine
 
 
+def _fitted(program: Workload, machine: Machine, is_here: bool) -> tuple[Workload, Machine]:
+    """Return the program with its helper threads on busy cores, if it has more threads than there are cores.
+
+    If the machine `is_here`, return it with a core for each working thread, where it can have so many.
+    """
+    program = sharing_cores(program, machine)
+    if is_here and isinstance(program, JobWorkload):
+        machine, said = with_room(machine, program.threads)
+        program.statements += said
+    return program, machine
+
+
 def with_room(machine: Machine, threads: int) -> tuple[Machine, list[str]]:
-    """Return this computer with a core for each working thread of a job, and what is to be said of that.
+    """Return this computer with a core for each working thread, and what is to be said of that.
 
     Where its caches or NUMA nodes allow no such machine, it stays as it is.
     """
@@ -264,8 +274,8 @@ def with_room(machine: Machine, threads: int) -> tuple[Machine, list[str]]:
     if larger is None:
         return machine, []
     return larger, [
-        f"This computer has {cores} cores, and the ranks have {threads} working threads in all. It is taken "
-        f"to have {threads} cores, because the model gives each of them one; --machine names another machine."
+        f"This computer has {cores} cores, and {threads} threads are at work in all. It is taken to have "
+        f"{threads} cores, because the model gives each of them one; --machine names another machine."
     ]
 
 
@@ -329,8 +339,8 @@ def _fill(
     return Source(filled, scale_to(machine, filled.footprint_bytes, size, copies), directory)
 
 
-def _trace(request: TraceRequest, path: Path, quiet: bool, of_job: bool = False) -> list[Path]:
-    """Trace the program, and return its trace, or those of processes that ran together.
+def _trace(request: TraceRequest, path: Path, quiet: bool, of_job: bool = False) -> tuple[list[Path], float]:
+    """Trace the program, and return its trace, or those of processes that ran together, and their share.
 
     What the user should know of its run goes to standard error.
 
@@ -353,13 +363,13 @@ def _trace(request: TraceRequest, path: Path, quiet: bool, of_job: bool = False)
     for line in notes:
         print(f"pagelens: {line}", file=sys.stderr)
     if result.together:
-        return [program.path for program in result.together]
+        return [program.path for program in result.together], 1.0
     if kept is None:
-        return [result.path]
+        return [result.path], 1.0
     if request.follow_exec and len(result.programs) > 1:
         print(
             f"pagelens: of {len(result.programs)} programs traced, the one with the most accesses is "
             f"explained: {Path(kept.program).name} ({kept.path})",
             file=sys.stderr,
         )
-    return [kept.path]
+    return [kept.path], kept.accesses / max(1, sum(program.accesses for program in result.programs))

@@ -8,9 +8,12 @@ which is measured, and the modelled time without page faults (docs/decisions/ker
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from statistics import mean, median
 
+from pagelens.accesses.trace_result import FEW
 from pagelens.accesses.workload import Workload
+from pagelens.errors import Failure
 from pagelens.explain.model import TimedRecord
 from pagelens.explain.verdict import COVERED
 from pagelens.frames import Node, parse_history, policies
@@ -29,13 +32,26 @@ _MUCH = 0.1  # a share of the kernel's that the report names
 _MEASURABLE = ("cores.frequency", "ddr.latency")  # by `machines detect --measure`; both change most times
 
 
-def time_beside(words: Sequence[str], workload: Workload, machine: Machine, seed: int) -> TimedRecord:
+def time_beside(
+    words: Sequence[str], workload: Workload, machine: Machine, seed: int, share: float = 1.0
+) -> TimedRecord:
     """Run the program `words` RUNS times or more, and model one copy of its workload on an idle, fresh node.
 
     A program of one thread is compared by its processor time, which other work on the machine disturbs least,
     and one of several by the time that passes. `machine` is to be the one that this runs on. Raises Failure
-    where the program does not run.
+    where the program does not run, or has more threads at work than the machine has cores, or where the
+    workload has too small a `share` of the accesses of all programs that `words` run.
     """
+    if share < 1 - FEW:
+        raise Failure(
+            f"--timed: nothing is timed, because {Path(words[0]).name} runs other programs besides "
+            f"{workload.name}, which made {share:.0%} of all accesses and is the one that is explained"
+        )
+    if workload.threads > (cores := machine.cores.count.value):
+        raise Failure(
+            f"--timed: {workload.name} is not timed, because its {workload.threads} working threads share "
+            f"the {cores} cores of this computer, and the model gives each of them a core"
+        )
     runs = time_program(words, RUNS)
     wanted = RUNS * _ENOUGH_S / max(sum(run.processor_s for run in runs), 1e-6)
     if (more := min(_MOST_RUNS, ceil(wanted)) - RUNS) > 0:
@@ -172,5 +188,10 @@ def _why(timed: TimedRecord, assumed: Sequence[str]) -> list[str]:
         reasons.append(
             "It takes all instructions as issued at full width, since the machine file has no [pipeline] or "
             "the trace no samples of instructions."
+        )
+    if timed.clock == "elapsed time":
+        reasons.append(
+            "It takes all threads to be equally busy all the time. Elapsed time is longer where threads wait "
+            "for each other, as in a part of one thread, and where other programs use the processors."
         )
     return reasons

@@ -29,6 +29,7 @@ from pagelens.cli.commands import explain as explain_module
 from pagelens.cli.several_machines import how_elsewhere, machine_names
 from pagelens.cli.source import check_cores, job_or_busiest, with_room
 from pagelens.errors import Failure, UsageError
+from pagelens.explain.timed import time_beside
 from pagelens.frames import Node
 from pagelens.frames.policies import policies
 from pagelens.host.mpi_rank import LaunchedRank, launched_rank
@@ -331,7 +332,35 @@ def test_helpers_of_a_library_are_told_of(tmp_path: Path) -> None:
                 recorder.execute(thread, count)
     [*_, last] = JobWorkload([open_trace(path) for path in paths]).statements
     assert last.startswith("Of the 4 threads of all ranks, 1 is a helper, such as MPI libraries start")
-    assert "helper" not in JobWorkload([open_trace(paths[1])]).statements[-1]
+    assert JobWorkload([open_trace(paths[1])]).statements == []
+
+
+def test_a_program_may_have_more_threads_than_cores(tmp_path: Path) -> None:
+    """Helper threads share a core, so a thread that waits for as many others as there are cores has room."""
+    two = machine(TWO_SOCKETS).with_values({"cores.count": 2, "numa.cores": [1, 1], "l3.shared_by": 1})
+
+    def recorded(path: Path, of_first: int) -> TraceWorkload:
+        with TraceRecorder(path, "app") as recorder:
+            for thread, count in enumerate((of_first, 1000, 1000)):
+                recorder.access(thread, np.array([BASE]))
+                recorder.execute(thread, count)
+        return open_trace(path)
+
+    program, copies = fill_node(recorded(tmp_path / "waits.trace", 10), two, None)
+    assert (program.threads, copies) == (2, 1)
+    assert isinstance(program, JobWorkload)
+    assert program.binding == []
+    assert [words[:44] for words in program.statements] == ["Of the 3 threads of the program, 1 is a help"]
+    assert how_elsewhere(program, None, None, None)[0] == f"pagelens explain {tmp_path}/waits.trace"
+    simulation = Simulation(program, two, 1)
+    simulation.run(simulation.place(policies["aged"], Node(two, seed=1, node=0)))
+    works = recorded(tmp_path / "works.trace", 1000)
+    with pytest.raises(UsageError, match="machine: 1 x 3 working threads of app are more than the 2"):
+        fill_node(works, two, None)
+    with pytest.raises(Failure, match="its 3 working threads share the 2 cores of this computer"):
+        time_beside(["app"], works, two, 1)
+    with pytest.raises(Failure, match="runs other programs besides app, which made 50% of all acc"):
+        time_beside(["run.sh"], program, two, 1, share=0.5)
 
 
 def test_a_helper_shares_the_core_of_its_rank_s_busiest_thread(tmp_path: Path) -> None:
@@ -367,7 +396,7 @@ def test_a_job_may_have_more_threads_than_this_computer_has_cores(opened: list[T
     job = JobWorkload(opened)
     roomy, [said] = with_room(here.machine, job.threads)
     assert roomy.cores.count.value == 3
-    assert said.startswith("This computer has 2 cores, and the ranks have 3 working threads in all.")
+    assert said.startswith("This computer has 2 cores, and 3 threads are at work in all.")
     larger = here.with_cores(3)
     kept = parse_machine(larger.text.encode(), "kept")
     assert kept.cores.count.value == larger.machine.cores.count.value == 3

@@ -293,7 +293,7 @@ def explain_command(
         if timed:
             try:
                 words = [str(locate(request.command[0]).absolute()), *request.command[1:]]
-                beside = time_beside(words, source.program, stated, seed)
+                beside = time_beside(words, source.program, stated, seed, source.share)
             except Failure as error:  # the rest goes on
                 print(f"pagelens: {error}", file=sys.stderr)
         if job_nodes is not None and nodes is None and wanted is None:
