@@ -323,11 +323,11 @@ class JobWorkload(Workload):
         helping = sum(helpers(trace.survey.instructions) for trace in self._of_rank)
         if not helping:
             return []
+        are, who = ("is a helper", "it") if helping == 1 else ("are helpers", "each")
         return [
-            f"Of the {self.threads + helping} threads {of_whom}, {helping} "
-            f"{'is a helper' if helping == 1 else 'are helpers'}{such_as}: each executes less than 10% of "
-            f"the instructions of {whose} busiest thread. In the model, a helper has no core of its own, but "
-            "shares that of this thread."
+            f"Of the {self.threads + helping} threads {of_whom}, {helping} {are}{such_as}: {who} executes "
+            f"less than 10% of the instructions of {whose} busiest thread. In the model, a helper has no core "
+            "of its own, but shares that of this thread."
         ]
 
 

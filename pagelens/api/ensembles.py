@@ -218,7 +218,7 @@ def _filled(job: JobWorkload, machine: Machine, ranks: int | None, name: str) ->
         if traced == 1:
             raise UsageError(
                 f"{name if wanted > 1 else 'machine'}: {wanted} x {job.threads} working threads of "
-                f"{job.name} are more than the {cores} cores of {machine.name}; choose a machine that has them"
+                f"{job.name} are more than the {cores} cores of {machine.name}; choose a machine with as many"
             )
         raise UsageError(
             f"{name}: {wanted} ranks with {threads} threads in all are more than the {cores} cores of "

@@ -80,7 +80,7 @@ def conclude(
     base = next(d for d in distributions if d.policy == baseline)
     few = _few_lines(simulated)
     warned, noted = (few, []) if by_stretches > MATTERS - 1 else ([], few)
-    where = machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node")
+    where = _node(machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node"), program)
     assumed = [of.name for of in machine.inputs if of.origin == "assumed"]
     binding, binding_costs = bound_in_words(program.job, remedies)
     first, second = (binding, []) if binding_costs else ([], binding)
@@ -184,7 +184,7 @@ def _no_effect(where: str, most: float, remedies: Sequence[RemedyGain], nodes: i
         as_far = f", as far as {simulated_nodes(nodes)} show"
     if any_unsure(remedies):
         return (
-            f"No effect of page placement was found for this program on {_node(where)}: {history}. Whether "
+            f"No effect of page placement was found for this program on {where}: {history}. Whether "
             "a remedy helps stays open."
         )
     claimless = [f"'{remedy.policy}'" for remedy in remedies if remedy.verdict == "bounds disagree"]
@@ -194,7 +194,7 @@ def _no_effect(where: str, most: float, remedies: Sequence[RemedyGain], nodes: i
         if remedies or nodes == 0
         else ". No remedy was simulated."
     )
-    return f"Page placement does not matter for this program on {_node(where)}{as_far}: {history}{gains}"
+    return f"Page placement does not matter for this program on {where}{as_far}: {history}{gains}"
 
 
 def _elsewhere(base: Distribution, unsure: bool) -> list[str]:
@@ -273,7 +273,7 @@ def _is_open(of: Distribution) -> bool:
 
 def _size(where: str, base: Distribution, distributions: Sequence[Distribution]) -> Iterator[str]:
     """Say that placement matters, how much slower the program is than it could be, and on how many nodes."""
-    matters = f"Page placement matters for this program on {_node(where)}"
+    matters = f"Page placement matters for this program on {where}"
     fresh = next((d for d in distributions if d.policy == "contiguous"), None)
     if base.policy == "aged" and fresh is not None and _is_open(fresh):
         here = "on a median node that has run other jobs before ('aged')"
@@ -435,8 +435,14 @@ def _coverage(program: ProgramRecord) -> list[str]:
     return sentences
 
 
-def _node(machine: str) -> str:
-    """Return a machine's name as a node: "an AMD EPYC node", "a node with two EPYC 9654"."""
+def _node(machine: str, program: ProgramRecord) -> str:
+    """Return a machine's name as a node: "an AMD EPYC node", "a node with two EPYC 9654".
+
+    Add how many copies of a traced program it runs, since the user asked for one.
+    """
+    copies = ""
+    if program.source == "trace" and program.job is None and program.ranks > 1:
+        copies = f" that runs {program.ranks} copies of it"
     if machine.startswith("Two "):
-        return f"a node with two {machine.removeprefix('Two ')}"
-    return f"{'an' if machine.startswith(tuple('AEIOaeio')) else 'a'} {machine} node"
+        return f"a node with two {machine.removeprefix('Two ')}{copies}"
+    return f"{'an' if machine.startswith(tuple('AEIOaeio')) else 'a'} {machine} node{copies}"

@@ -191,7 +191,7 @@ def _why(timed: TimedRecord, assumed: Sequence[str]) -> list[str]:
         )
     if timed.clock == "elapsed time":
         reasons.append(
-            "It takes all threads to be equally busy all the time. Elapsed time is longer where threads wait "
-            "for each other, as in a part of one thread, and where other programs use the processors."
+            "Elapsed time is longer if other programs use the processors meanwhile. It also has the calls by "
+            "which threads wait for and wake each other, which are not modelled."
         )
     return reasons

@@ -9,7 +9,7 @@ import synthetic
 
 from pagelens.explain import explain
 from pagelens.explain.cause_words import interaction_in_words, why_fresh_is_slower
-from pagelens.explain.conclusion import _no_effect, _one_numa_node, _out_of_reach, _size, conclude
+from pagelens.explain.conclusion import _no_effect, _node, _one_numa_node, _out_of_reach, _size, conclude
 from pagelens.explain.distributions import AS_FAST
 from pagelens.explain.model import Distribution, Explanation
 from pagelens.explain.remedy_words import advice, other_order
@@ -157,7 +157,7 @@ def test_equal_speed_is_claimed_only_where_the_interval_shows_it(
     base = explanation.distribution("aged")
     gains = {"gain_median": 1.0, "gain_median_low": low, "gain_median_high": high}
     fresh = explanation.distribution("contiguous").model_copy(update=gains)
-    assert said in next(_size("Cori KNL", base, [base, fresh]))
+    assert said in next(_size("a Cori KNL node", base, [base, fresh]))
 
 
 @pytest.mark.parametrize(("gain", "link"), [(1.0, ", although its median time"), (1.3, ":")])
@@ -167,7 +167,7 @@ def test_equal_medians_are_no_reason_why_placement_matters(
     base = explanation.distribution("aged")
     gains = {"gain_median": gain, "gain_median_low": gain, "gain_median_high": gain}
     other = base.model_copy(update={"policy": "2m", "median_s": base.median_s / 1.01, **gains})
-    said = next(_size("Cori KNL", base, [base, other]))
+    said = next(_size("a Cori KNL node", base, [base, other]))
     assert said.startswith(f"Page placement matters for this program on a Cori KNL node{link} under 'aged'")
 
 
@@ -175,7 +175,7 @@ def test_a_median_that_may_be_much_slower_is_not_said_to_be_equal(explanation: E
     base = explanation.distribution("aged")
     gains = {"gain_median": 3.2, "gain_median_low": 1.0, "gain_median_high": 5.9}
     other = base.model_copy(update={"policy": "2m", "median_s": base.median_s / 3.2, **gains})
-    said = next(_size("Cori KNL", base, [base, other]))
+    said = next(_size("a Cori KNL node", base, [base, other]))
     assert "too small to tell whether it takes longer under 'aged' (on a node that has run" in said
     assert "than under '2m': 3.2x as long (modelled, 95% interval 1.00-5.90)" in said
 
@@ -188,7 +188,7 @@ def test_earlier_jobs_are_not_blamed_where_all_nodes_are_as_fast_as_a_fresh_one(
     fresh = explanation.distribution("contiguous").model_copy(update=gains)
     spread = explanation.distribution("aged")
     alike = spread.model_copy(update={"p95_s": spread.p5_s, "slower_20_percent": 0.0})
-    says = [next(_size("Cori KNL", base, [base, fresh])) for base in (spread, alike)]
+    says = [next(_size("a Cori KNL node", base, [base, fresh])) for base in (spread, alike)]
     assert ["not because of earlier jobs" in each for each in says] == [False, True]
 
 
@@ -203,7 +203,7 @@ def test_a_usual_placement_that_nothing_surpasses_is_said_to_be_good(
         gains = dict.fromkeys(("gain_median", "gain_median_low", "gain_median_high"), gain)
         return fresh.model_copy(update={"policy": policy, "median_s": base.median_s / gain, **gains})
 
-    first = next(_size("Cori KNL", base, [base, other("contiguous", 0.5), other("2m", faster)]))
+    first = next(_size("a Cori KNL node", base, [base, other("contiguous", 0.5), other("2m", faster)]))
     assert ("but the usual one is as good as any simulated: on a median node" in first) == said
 
 
@@ -228,18 +228,20 @@ def test_what_is_faster_is_named_where_contiguous_memory_is_not(explanation: Exp
     fresh = explanation.distribution("contiguous").model_copy(update={"gain_median": 1.0})
     gains = {"gain_median": 3.0, "gain_median_low": 2.9, "gain_median_high": 3.1}
     near = fresh.model_copy(update={"policy": "close", "median_s": base.median_s / 3, **gains})
-    assert "it takes 3.0x as long as under 'close'" in next(_size("Cori KNL", base, [base, fresh, near]))
+    assert "it takes 3.0x as long as under 'close'" in next(
+        _size("a Cori KNL node", base, [base, fresh, near])
+    )
 
 
 def test_the_best_run_is_named_where_it_is_under_another_policy(explanation: Explanation) -> None:
     base = explanation.distribution("aged").model_copy(update={"slower_20_percent": 0.5})
     other = explanation.distribution("contiguous").model_copy(update={"best_s": base.best_s / 2})
-    _, alone = _size("Cori KNL", base, [base])
-    _, beside = _size("Cori KNL", base, [base, other])
+    _, alone = _size("a Cori KNL node", base, [base])
+    _, beside = _size("a Cori KNL node", base, [base, other])
     assert "than the best run, and the worst" in alone
     assert "than the best run, which is under 'contiguous', and the worst" in beside
     as_fast = other.model_copy(update={"best_s": base.best_s * (1 - AS_FAST / 2)})
-    _, tied = _size("Cori KNL", base, [base, as_fast])
+    _, tied = _size("a Cori KNL node", base, [base, as_fast])
     assert tied == alone
 
 
@@ -248,7 +250,7 @@ def test_aged_is_explained_where_no_other_sentence_does(explanation: Explanation
     slower = base.model_copy(update={"policy": "random", "median_s": 2 * base.median_s})
     for beside, said in (([], "was simulated"), ([slower], "runs fastest")):
         assert f"It {said} under 'aged' (on a node that has run other jobs)" in next(
-            _size("Cori KNL", base, [base, *beside])
+            _size("a Cori KNL node", base, [base, *beside])
         )
 
 
@@ -389,17 +391,18 @@ def test_where_another_remedy_helps_the_slow_nodes_more_it_is_said(explanation: 
 
 
 @pytest.mark.parametrize(
-    ("machine", "said"),
+    ("machine", "copies", "said"),
     [
-        ("Two EPYC 9654", "on a node with two EPYC 9654: "),
-        ("AMD EPYC", "on an AMD EPYC node: "),
-        ("Two-socket Sandy Bridge", "on a Two-socket Sandy Bridge node: "),
+        ("Two EPYC 9654", 64, "a node with two EPYC 9654 that runs 64 copies of it"),
+        ("AMD EPYC", 2, "an AMD EPYC node that runs 2 copies of it"),
+        ("Two-socket Sandy Bridge", 1, "a Two-socket Sandy Bridge node"),
     ],
 )
-def test_a_machine_has_its_article(explanation: Explanation, machine: str, said: str) -> None:
-    base = explanation.distribution("aged")
-    fresh = explanation.distribution("contiguous")
-    assert said in next(_size(machine, base, [base, fresh]))
+def test_a_machine_has_its_article_and_runs_copies(
+    explanation: Explanation, machine: str, copies: int, said: str
+) -> None:
+    program = explanation.program.model_copy(update={"source": "trace", "ranks": copies})
+    assert _node(machine, program) == said
 
 
 def test_a_gain_that_slow_nodes_do_not_have_is_said_so(explanation: Explanation) -> None:

@@ -61,7 +61,7 @@ def test_the_warning_says_what_the_model_is_known_to_lack() -> None:
     _, width = far_off(timed(0.3, by_pipeline=False), 1.0)
     assert "full width" in width
     threads = timed(0.3).model_copy(update={"clock": "elapsed time"})
-    assert far_off(threads, 1.0)[1].startswith("It takes all threads to be equally busy")
+    assert far_off(threads, 1.0)[1].startswith("Elapsed time is longer if other programs use")
 
 
 def test_the_kernels_part_is_not_compared_with_the_programs() -> None:
