@@ -326,8 +326,8 @@ class JobWorkload(Workload):
         are, who = ("is a helper", "it") if helping == 1 else ("are helpers", "each")
         return [
             f"Of the {self.threads + helping} threads {of_whom}, {helping} {are}{such_as}: {who} executes "
-            f"less than 10% of the instructions of {whose} busiest thread. In the model, a helper has no core "
-            "of its own, but shares that of this thread."
+            f"less than 10% of the instructions of {whose} busiest thread. In the model, a helper has no "
+            "core of its own, but shares that of this thread."
         ]
 
 

@@ -166,9 +166,10 @@ def _of_kernel(timed: TimedRecord) -> list[str]:
         return []
     modelled = "Of this, the model has page faults alone"
     if timed.modelled_program_s == timed.modelled_s:
-        modelled = "None of this is modelled"
+        modelled = "None of this makes the modelled time longer"  # other parts may take longer meanwhile
     elif timed.modelled_program_s is not None:
-        modelled += f", {format_time(timed.modelled_s - timed.modelled_program_s)}"
+        longer = format_time(timed.modelled_s - timed.modelled_program_s)
+        modelled += f", which make its time {longer} longer"
     return [
         f"The kernel takes {format_time(mean(timed.of_kernel_s))} of processor time for the program "
         f"(measured): to start it, and for its system calls and page faults. {modelled}. The gains stated "
