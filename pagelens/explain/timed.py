@@ -95,7 +95,7 @@ class _Compared:
 def far_off(timed: TimedRecord | None, share_seen: float | None, assumed: Sequence[str] = ()) -> list[str]:
     """Return a warning if the model is wrong about this program; empty if it is right, or nobody can tell.
 
-    `assumed` names the values that the machine file assumes.
+    `assumed` names the values that the machine file assumes. `beside` has the reasons that no user can mend.
     """
     if timed is None or not _comparable(timed, share_seen):
         return []
@@ -106,13 +106,12 @@ def far_off(timed: TimedRecord | None, share_seen: float | None, assumed: Sequen
     return [
         f"The model is wrong about this program: its time for one copy on this machine is too {direction} by "
         f"a factor of {compared.factor:.1f} ({compared}). Take what follows as a hint.",
-        *_why(timed, assumed),
-        *_of_kernel(timed),
+        *_to_measure(assumed),
     ]
 
 
 def beside(timed: TimedRecord | None, share_seen: float | None) -> list[str]:
-    """Return both times, if they are close enough, or why they are not compared."""
+    """Return both times if they are close enough, else why they are not, or why they are not compared."""
     if timed is None:
         return []
     if not _whole(share_seen):
@@ -127,7 +126,7 @@ def beside(timed: TimedRecord | None, share_seen: float | None) -> list[str]:
         ]
     compared = _compared(timed)
     if compared.factor > FAR:
-        return []
+        return [*_why(timed), *_of_kernel(timed)]
     return [
         f"The model agrees with this machine within {compared.factor:.2f}x: {compared}.",
         *_of_kernel(timed),
@@ -177,18 +176,24 @@ def _of_kernel(timed: TimedRecord) -> list[str]:
     ]
 
 
-def _why(timed: TimedRecord, assumed: Sequence[str]) -> list[str]:
-    """Return the known reasons why the model is wrong."""
+def _to_measure(assumed: Sequence[str]) -> list[str]:
+    """Say which assumed values can be measured."""
+    names = [name for name in _MEASURABLE if name in assumed]
+    if not names:
+        return []
+    return [
+        f"The machine file assumes {' and '.join(names)}; `pagelens machines detect --measure` measures such "
+        "values."
+    ]
+
+
+def _why(timed: TimedRecord) -> list[str]:
+    """Return the known reasons why the model is wrong, but for assumed values."""
     reasons = []
-    if names := [name for name in _MEASURABLE if name in assumed]:
-        reasons.append(
-            f"The machine file assumes {' and '.join(names)}; `pagelens machines detect --measure` measures "
-            "such values."
-        )
     if not timed.by_pipeline:
         reasons.append(
-            "It takes all instructions as issued at full width, since the machine file has no [pipeline] or "
-            "the trace no samples of instructions."
+            "The model takes all instructions as issued at full width, since the machine file has no "
+            "[pipeline] or the trace no samples of instructions."
         )
     if timed.clock == "elapsed time":
         reasons.append(
