@@ -149,9 +149,8 @@ void register_pipeline(nb::module_& m) {
         },
         "lines"_a, "places"_a, "streams"_a, "near"_a, "stride"_a,
         "What each access does to the streams of lines: 1 it follows one, or its instruction's "
-        "step, "
-        "+ 2 that goes on, + 4 all streams are taken, + 8 a stream has come to its line already. "
-        "uint8 [access]. `places` are numbers of the instructions.");
+        "step, + 2 that goes on, + 4 all streams are taken, + 8 a stream has come to its line "
+        "already. uint8 [access]. `places` are numbers of the instructions.");
     m.def(
         "pipeline_cycles",
         [](const Code& code, const std::vector<std::uint32_t>& blocks,

@@ -10,8 +10,8 @@
 
 namespace pagelens {
 
-// Of a core's prefetchers: how many streams they follow, how many lines before or after the last
-// one of a stream still belong to it, and the longest step of an instruction.
+// A core's prefetchers follow so many streams. Lines up to `near` lines from the last one of a
+// stream belong to it, and `stride` is the longest step of an instruction, in lines.
 struct Prefetchers {
     std::size_t streams;
     std::int64_t near, stride;

@@ -96,7 +96,7 @@ class CacheGroups {
         });
     }
 
-    // Of all cores, since the beginning; with l3_beside in place of l3.
+    // Counts of all cores, since the beginning; with l3_beside in place of l3.
     using Totals = std::array<std::uint64_t, cache_counters>;
     [[nodiscard]] Totals totals() const { return sums(&CacheHierarchy::total); }
     [[nodiscard]] Totals totals_beside() const { return sums(&CacheHierarchy::total_beside); }

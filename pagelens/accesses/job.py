@@ -180,9 +180,8 @@ class JobWorkload(Workload):
         `issue` and `stalls` are the seconds [phase] that the slowest core is busy with instructions, and
         waits for lines.
         """
-        ones, zeros = np.ones(len(self.phases)), np.zeros(len(self.phases))
         load = self.rank_load
-        issue, stalls = issue / load.slowest(ones, zeros), stalls / load.slowest(zeros, ones)
+        issue, stalls = load.of_mean(issue, stalls)
         total = load.slowest(issue, stalls).sum()
         shares = self._job_rounds.waits(issue, stalls) / total if total > 0 else np.zeros((1, 1))
         return [

@@ -43,11 +43,9 @@ def working_cores(survey: Survey, cores: int, phases: Sequence[int]) -> tuple[Fl
     The first array is by instructions, and the second by lines past the tracer's filter.
     """
     load = thread_load(survey, cores, phases)
-    ones, zeros = np.ones(max(phases) + 1), np.zeros(max(phases) + 1)
     if load is None:
-        return cores * ones, cores * ones
+        alone = np.full(max(phases) + 1, float(cores))
+        return alone, alone
     # Helpers share a core with other threads, so they make it no faster.
-    return (
-        cores / np.maximum(1, load.slowest(ones, zeros)),
-        cores / np.maximum(1, load.slowest(zeros, ones)),
-    )
+    by_instructions, by_lines = (cores / np.maximum(1, most) for most in load.most())
+    return by_instructions, by_lines

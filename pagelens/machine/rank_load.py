@@ -28,10 +28,19 @@ class RankLoad:
 
     def mean_share(self, issue: Floats, stalls: Floats) -> float:
         """Return the share of the time that the mean core is busy, given the seconds [row] of the slowest."""
-        ones, zeros = np.ones_like(issue), np.zeros_like(issue)
-        issue, stalls = issue / self.slowest(ones, zeros), stalls / self.slowest(zeros, ones)
+        issue, stalls = self.of_mean(issue, stalls)
         longest = self.slowest(issue, stalls).sum()
         return float((issue + stalls).sum() / longest) if longest > 0 else 1.0
+
+    def of_mean(self, issue: Floats, stalls: Floats) -> tuple[Floats, Floats]:
+        """Return the seconds [row] of the mean core, given those of the slowest."""
+        most_instructions, most_lines = self.most()
+        return issue / most_instructions, stalls / most_lines
+
+    def most(self) -> tuple[Floats, Floats]:
+        """Return the slowest's time over the mean core's [row], by instructions alone and by lines alone."""
+        ones = np.ones(len(self.instructions))
+        return self.slowest(ones, 0 * ones), self.slowest(0 * ones, ones)
 
     def slowest(self, issue: Floats, stalls: Floats) -> Floats:
         """Return the seconds [row] of ranks that wait for the slowest, given those of the mean core."""

@@ -283,11 +283,8 @@ def _times(
         at_once, one_by_one = between.at_once, between.one_by_one
     if ranks is not None:
         of_core = ranks.slowest(resources["issue"], stalls)
-        ones, zeros = np.ones_like(stalls), np.zeros_like(stalls)
-        most_lines = ranks.slowest(zeros, ones)
-        most = {"issue": ranks.slowest(ones, zeros)} | dict.fromkeys(
-            ("latency", "page walks", "caches"), most_lines
-        )
+        most_instructions, most_lines = ranks.most()
+        most = {"issue": most_instructions} | dict.fromkeys(("latency", "page walks", "caches"), most_lines)
         resources = {name: seconds * most.get(name, 1.0) for name, seconds in resources.items()}
         at_once, one_by_one = at_once * most_lines, one_by_one * most_lines
         faults = faults * most_lines if faults is not None else None
