@@ -21,6 +21,7 @@ class SampledCode:
 
     code: _core.Code
     samples: Sequence["SampledRun"]
+    executed: Mapping[int, int]  # the instructions of each thread of the samples
     large_blocks: NDArray[np.uint64]  # [block, 2] first page and pages of memory allocated as one, by address
     # The following arrays have an entry for each [block] of the code.
     address: NDArray[np.uint64]
@@ -52,6 +53,7 @@ class SampledTrace:
     """A trace with samples. Its phases are known by their ids, its large blocks as `SampledCode` has them."""
 
     trace: _core.Trace
+    executed: Sequence[int]  # instructions of each thread
     phases: Mapping[int, int]
     large_blocks: NDArray[np.uint64]
 
@@ -99,8 +101,14 @@ def decode_samples(traces: Sequence[SampledTrace]) -> SampledCode | None:
         for number, process in enumerate(traces)
     ]
     large_blocks = np.concatenate(in_spaces)
+    of_threads = {
+        number * MOST_THREADS + thread: instructions
+        for number, process in enumerate(traces)
+        for thread, instructions in enumerate(process.executed)
+    }
+    every_count = np.asarray(counts, dtype=np.int64)
     return SampledCode(
-        code, runs, large_blocks, addresses, sizes, np.asarray(counts, dtype=np.int64), _loads(table, begin)
+        code, runs, of_threads, large_blocks, addresses, sizes, every_count, _loads(table, begin)
     )
 
 

@@ -152,7 +152,8 @@ class TraceWorkload(Workload):
         """Return what decodes the trace's samples. `phases` gives a job's number of each phase."""
         numbers = reversed(list(enumerate(self.trace.phase_ids, start=1)))
         index = {phase: number if phases is None else phases[number] for number, phase in numbers}
-        return SampledTrace(self.trace, index, np.asarray(self.survey.large_blocks))
+        large_blocks = np.asarray(self.survey.large_blocks)
+        return SampledTrace(self.trace, self.survey.instructions, index, large_blocks)
 
     def timeline(self, cut: Cut) -> Timeline:
         """Cut the run by instructions and where marked phases begin.

@@ -21,6 +21,7 @@ from pagelens.accesses.workload import Workload
 from pagelens.address.units import FRAME_BYTES, LINE_BYTES
 from pagelens.machine.core_times import DENSITIES, LEVELS, CoreTimes
 from pagelens.machine.schema import Machine
+from pagelens.replay.chosen_samples import choose_samples, sample_weights
 from pagelens.replay.instruction_fetch import fetch_cycles
 
 MOST_SAMPLES = 256  # of a phase; some hundred thousand instructions
@@ -43,19 +44,26 @@ class CoreModel:
     def __init__(self, code: SampledCode, phases: int, machine: Machine) -> None:
         assert machine.pipeline is not None
         self._code, self._machine, self._pipeline = code, machine, machine.pipeline
-        self._weights = _weights(code.samples)
+        weights = sample_weights(code.samples, code.executed)
         whole = [s for s in range(len(code.samples)) if code.samples[s].instructions >= FEWEST_INSTRUCTIONS]
         foreseen = _core.foreseen_branches(code.code, [sample.blocks for sample in code.samples])
         self._foreseen = foreseen
+        self._lines = {s: foreseen_lines(code.samples[s]) for s in whole}
+        waited = {s: self._lines[s].irregular.sum() / code.samples[s].instructions for s in whole}
+
+        def choose(samples: Sequence[int], most: int) -> dict[int, float]:
+            of_samples = weights[samples]
+            lines = of_samples * np.array([waited[s] for s in samples])
+            return choose_samples(samples, of_samples, lines, most)
+
         chosen = [
-            _spread([s for s in whole if code.samples[s].phase == phase], MOST_SAMPLES)
+            choose([s for s in whole if code.samples[s].phase == phase], MOST_SAMPLES)
             for phase in range(phases)
         ]
-        every = _spread(whole, MOST_SAMPLES)
-        sizes, used = sizes_of_data(code), sorted({*every, *itertools.chain.from_iterable(chosen)})
-        self._lines = {s: foreseen_lines(code.samples[s]) for s in used}
+        every = choose(whole, MOST_SAMPLES)
+        sizes, used = sizes_of_data(code), {*every, *itertools.chain.from_iterable(chosen)}
         self._served = {s: _farthest_level(machine, sizes[s]) for s in used}
-        self._fetch = fetch_cycles(code, whole, self._weights[whole], machine)
+        self._fetch = fetch_cycles(code, whole, weights[whole], machine)
         # The cycles of samples, by everything that decides them. Phases share samples with the whole run,
         # and every placement asks for the same few cores.
         self._taken: dict[tuple[str, int, int, bytes], float] = {}
@@ -64,7 +72,7 @@ class CoreModel:
         assert of_all is not None
         rows = [row if row is not None else of_all for row in found]
         self.times = CoreTimes(*(np.asarray(column) for column in zip(*rows, strict=True)))
-        self._few = _spread(every, OF_CHANGE)
+        self._few = choose(sorted(every), OF_CHANGE)
 
     def on(self, changed: Machine) -> CoreTimes:
         """Return the times with another value of the machine.
@@ -77,10 +85,10 @@ class CoreModel:
         return replace(self.times, cycles=self.times.cycles * ratio)
 
     def _of(
-        self, samples: Sequence[int]
+        self, samples: Mapping[int, float]
     ) -> tuple[float, float, float, list[float], list[float], list[float], list[list[float]]]:
-        """Return the fields of CoreTimes from some samples."""
-        weights = self._weights[samples]
+        """Return the fields of CoreTimes from samples, which stand for so many instructions each."""
+        weights = np.array(list(samples.values()))
         every = [self._code.samples[s] for s in samples]
         instructions = np.array([sample.instructions for sample in every], dtype=np.float64)
 
@@ -117,7 +125,7 @@ class CoreModel:
 
     def _cycles(
         self,
-        samples: Sequence[int],
+        samples: Mapping[int, float],
         machine: Machine,
         slow: Mapping[int, NDArray[np.bool_]] | None = None,
         extra: int = 0,
@@ -131,7 +139,7 @@ class CoreModel:
         core = f"{machine.cores.instructions_per_cycle.value} {machine.pipeline.model_dump_json()}"
         shape = machine.pipeline.shape(max(1, round(machine.cores.instructions_per_cycle.value)))
         total = 0.0
-        for s in samples:
+        for s, weight in samples.items():
             sample = self._code.samples[s]
             kept = np.flatnonzero(slow[s] & _drawn(sample.line, share)) if slow is not None else _NONE
             key = (core, s, extra if len(kept) else 0, kept.tobytes())
@@ -146,8 +154,8 @@ class CoreModel:
                     np.full(len(kept), extra, dtype=np.uint32),
                     shape,
                 )
-            total += self._taken[key] / sample.instructions * self._weights[s]
-        return float(total / self._weights[samples].sum())
+            total += self._taken[key] / sample.instructions * weight
+        return float(total / sum(samples.values()))
 
 
 def core_model(code: SampledCode | None, phases: int, machine: Machine) -> CoreModel | None:
@@ -251,27 +259,6 @@ def _drawn(lines: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
     """Return which lines are among the `share`. They are the same at every call."""
     mixed = lines * np.uint64(0x9E3779B97F4A7C15)
     return np.asarray((mixed >> np.uint64(40)).astype(np.float64) < share * 2.0**24)
-
-
-def _weights(samples: Sequence[SampledRun]) -> NDArray[np.float64]:
-    """Return the instructions that each sample stands for, up to the thread's next sample."""
-    weights = np.zeros(len(samples))
-    previous: dict[int, int] = {}
-    for number, sample in enumerate(samples):
-        if (before := previous.get(sample.thread)) is not None:
-            weights[before] = max(1, sample.first_instruction - samples[before].first_instruction)
-        previous[sample.thread] = number
-    known = weights[weights > 0]
-    for number in previous.values():  # nothing says how far the last ones reach
-        weights[number] = np.median(known) if len(known) else 1.0
-    return weights
-
-
-def _spread(samples: Sequence[int], most: int) -> list[int]:
-    """Return at most `most` of the samples, at equal distances."""
-    if len(samples) <= most:
-        return list(samples)
-    return [samples[len(samples) * number // most] for number in range(most)]
 
 
 def _same_core(one: Machine, other: Machine) -> bool:

@@ -54,6 +54,11 @@ UPDATES = """
         table[(random >> 40) %% (8 * N)] ^= random;
     }
 """
+LATE = """
+    for (uint64_t i = 0, k = 0; i < N; ++i, k = (k + 40503) %% N) lines[k].next = &lines[(k + 40503) %% N];
+    for (int i = 0; i < 12000000; ++i) sum = sum * 3 + i;
+    for (int i = 0; i < 200000; ++i) at = at->next;
+"""
 SORTED = """
     for (int i = 0; i < 2000000; ++i) {
         random = random * 6364136223846793005u + 1442695040888963407u;
@@ -78,6 +83,14 @@ def times_of(body: str) -> CoreTimes:
 def test_a_chase_waits_for_one_miss_at_a_time() -> None:
     overlap = times_of(CHASE).overlap[0]
     assert overlap[0].max() < 1.2  # by each density of misses
+
+
+def test_a_short_chase_after_a_long_computation_is_not_missed() -> None:
+    """It is 1% of the instructions and most of the time."""
+    workload, core = traced(LATE), times_of(LATE)
+    loads = core.past_filter[0, 2] * core.irregular[0, 2] * sum(workload.survey.instructions)
+    assert loads == pytest.approx(200_000, rel=0.2)
+    assert core.overlap[0, 2].max() < 1.5
 
 
 def test_independent_loads_overlap() -> None:
