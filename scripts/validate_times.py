@@ -33,8 +33,8 @@ from wrapping import write_page
 from pagelens.accesses.trace import open_trace
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.frames import Node, parse_history, policies
+from pagelens.host.load import LoadMeter
 from pagelens.host.program_times import ProgramTime, time_program
-from pagelens.host.system import System
 from pagelens.machine import Machine, choose_machine
 from pagelens.replay import Simulation
 
@@ -170,14 +170,10 @@ class Runs:
 
     def add(self, words: Sequence[str]) -> None:
         """One more."""
-        before = processor_ticks()
-        (run,) = time_program(words, 1, ENVIRONMENT)
-        busy, idle = (after - was for after, was in zip(processor_ticks(), before, strict=True))
-        # time_program runs it twice; one processor was the program's own.
-        own = (busy + idle) / (os.cpu_count() or 1)
-        rest = max(busy + idle - own, 1)
+        meter = LoadMeter()
+        (run,) = time_program(words, 1, ENVIRONMENT)  # runs it twice
         self.times.append(run)
-        self.others.append(min(1.0, max(0.0, busy - own) / rest))
+        self.others.append(min(1.0, meter.stop().others / max((os.cpu_count() or 1) - 1, 1)))
 
     def to_json(self) -> dict[str, Any]:
         """As a file keeps it."""
@@ -199,13 +195,6 @@ class Runs:
         return [own * self.times[run].processor_s for run in chosen], statistics.median(
             self.others[run] for run in chosen
         )
-
-
-def processor_ticks() -> tuple[int, int]:
-    """Clock ticks of all processors: busy, idle."""
-    _, *ticks = System(Path("/")).text("/proc/stat").splitlines()[0].split()
-    user, nice, system, idle, waiting, *interrupts = map(int, ticks[:8])
-    return user + nice + system + sum(interrupts), idle + waiting
 
 
 def model(

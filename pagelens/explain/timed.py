@@ -5,6 +5,7 @@ page faults alone. So the processor time of a program of one thread is compared 
 which is measured, and the modelled time without page faults (docs/decisions/kernel-time.md).
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -17,6 +18,7 @@ from pagelens.errors import Failure
 from pagelens.explain.model import TimedRecord
 from pagelens.explain.verdict import COVERED
 from pagelens.frames import Node, parse_history, policies
+from pagelens.host.load import LoadMeter
 from pagelens.host.program_times import time_program
 from pagelens.machine import Machine
 from pagelens.replay import Simulation
@@ -28,7 +30,7 @@ RUNS = 3
 # The kernel notes at its ticks, which are 1 to 10 ms apart, whether the program or itself is at work. So a
 # short program runs more often, and of a very short one the kernel's part is not known.
 _ENOUGH_S, _MOST_RUNS, _SHORT_S = 0.3, 30, 0.01
-_MUCH = 0.1  # a share of the kernel's that the report names
+_MUCH = 0.1  # a share of the kernel's, or of other programs', that the report names
 _MEASURABLE = ("cores.frequency", "ddr.latency")  # by `machines detect --measure`; both change most times
 
 
@@ -52,10 +54,12 @@ def time_beside(
             f"--timed: {workload.name} is not timed, because its {workload.threads} working threads share "
             f"the {cores} cores of this computer, and the model gives each of them a core"
         )
+    meter = LoadMeter()
     runs = time_program(words, RUNS)
     wanted = RUNS * _ENOUGH_S / max(sum(run.processor_s for run in runs), 1e-6)
     if (more := min(_MOST_RUNS, ceil(wanted)) - RUNS) > 0:
         runs += time_program(words, more)
+    load = meter.stop()
     alone = workload.threads == 1
     of_runs = [run.processor_s if alone else run.elapsed_s for run in runs]
     simulation = Simulation(workload, machine, 1, seed=seed)
@@ -67,6 +71,7 @@ def time_beside(
         clock="processor time" if alone else "elapsed time",
         modelled_s=float(times.time_s.sum()),
         modelled_program_s=float(times.program_time_s.sum()),
+        others_share=None if load.foreign_cpus is None else load.others / (os.cpu_count() or 1),
         by_pipeline=machine.pipeline is not None and workload.samples is not None,
     )
 
@@ -97,7 +102,7 @@ def far_off(timed: TimedRecord | None, share_seen: float | None, assumed: Sequen
 
     `assumed` names the values that the machine file assumes. `beside` has the reasons that no user can mend.
     """
-    if timed is None or not _comparable(timed, share_seen):
+    if timed is None or not _comparable(timed, share_seen) or _disturbed(timed):
         return []
     compared = _compared(timed)
     if compared.factor <= FAR:
@@ -106,6 +111,7 @@ def far_off(timed: TimedRecord | None, share_seen: float | None, assumed: Sequen
     return [
         f"The model is wrong about this program: its time for one copy on this machine is too {direction} by "
         f"a factor of {compared.factor:.1f} ({compared}). Take what follows as a hint.",
+        *_of_others(timed),
         *_to_measure(assumed),
     ]
 
@@ -125,6 +131,12 @@ def beside(timed: TimedRecord | None, share_seen: float | None) -> list[str]:
             "short a time is the kernel's, which starts the program, so it is not compared with the model."
         ]
     compared = _compared(timed)
+    if _disturbed(timed):
+        return [
+            f"The model cannot be compared with this machine ({compared}). Other programs used "
+            f"{timed.others_share:.0%} of the processor meanwhile, and elapsed time is longer by what they "
+            "take from the program's threads. Time it on an idle machine."
+        ]
     if compared.factor > FAR:
         return [*_why(timed), *_of_kernel(timed)]
     return [
@@ -140,6 +152,11 @@ def _whole(share_seen: float | None) -> bool:
 def _comparable(timed: TimedRecord, share_seen: float | None) -> bool:
     by_processor = timed.clock == "processor time"
     return _whole(share_seen) and not (by_processor and median(timed.measured_s) < _SHORT_S)
+
+
+def _disturbed(timed: TimedRecord) -> bool:
+    """Say whether other programs may have made the threads of this one wait for a processor."""
+    return timed.clock == "elapsed time" and (timed.others_share or 0.0) > _MUCH
 
 
 def _compared(timed: TimedRecord) -> _Compared:
@@ -176,6 +193,16 @@ def _of_kernel(timed: TimedRecord) -> list[str]:
     ]
 
 
+def _of_others(timed: TimedRecord) -> list[str]:
+    """Say what else ran while a program of one thread was timed, which its processor time has in part."""
+    if (timed.others_share or 0.0) <= _MUCH:
+        return []
+    return [
+        f"Other programs used {timed.others_share:.0%} of the processor meanwhile. They share caches and "
+        "memory with the program, so it may be faster on an idle machine."
+    ]
+
+
 def _to_measure(assumed: Sequence[str]) -> list[str]:
     """Say which assumed values can be measured."""
     names = [name for name in _MEASURABLE if name in assumed]
@@ -197,7 +224,7 @@ def _why(timed: TimedRecord) -> list[str]:
         )
     if timed.clock == "elapsed time":
         reasons.append(
-            "Elapsed time is longer if other programs use the processors meanwhile. It also has the calls by "
-            "which threads wait for and wake each other, which are not modelled."
+            "Elapsed time also has the calls by which threads wait for and wake each other, which are not "
+            "modelled."
         )
     return reasons

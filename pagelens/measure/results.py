@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelens.ensemble.run import Progress
+from pagelens.host.load import MOST_FOREIGN, MOST_STOLEN
 from pagelens.machine import Machine
 from pagelens.measure.experiment import Experiment, Model
-from pagelens.measure.load import MOST_FOREIGN, MOST_STOLEN
 from pagelens.measure.pages import PageSize
 from pagelens.measure.predict import predicted_seconds
 from pagelens.measure.summary import Summary, summarise, unusual

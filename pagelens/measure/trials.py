@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pagelens import _probes
 from pagelens.errors import Failure
-from pagelens.measure.load import Load, LoadMeter
+from pagelens.host.load import Load, LoadMeter
 from pagelens.measure.pages import PageSize
 
 BUSY = 4  # visits in a row that stay disturbed: then they are not repeated, until one is quiet

@@ -17,13 +17,13 @@ from pagelens.audit.model import GIGANTIC, LARGE, MemoryNode
 from pagelens.audit.read import read_audit
 from pagelens.errors import Failure
 from pagelens.host.kernel_settings import read_kernel
+from pagelens.host.load import LoadMeter
 from pagelens.host.system import System
 from pagelens.machine import Machine, parse_machine
 from pagelens.machine.detect import detect
 from pagelens.measure.benchmarks import stream
 from pagelens.measure.choices import cpus_of
 from pagelens.measure.experiment import Settings
-from pagelens.measure.load import LoadMeter
 from pagelens.measure.pages import PAGE_SIZES
 from pagelens.measure.session import last_level_bytes
 from pagelens.site.check import NAME, VERSION, Check

@@ -20,11 +20,11 @@ from pagelens import _probes
 from pagelens.accesses.declared import declared
 from pagelens.cli.main import main
 from pagelens.errors import Failure, Interrupted, UsageError
+from pagelens.host.load import Load, LoadMeter
 from pagelens.machine import load_machine
 from pagelens.measure.benchmarks import BENCHMARKS
 from pagelens.measure.counters import HardwareCounters
 from pagelens.measure.experiment import Model, Settings
-from pagelens.measure.load import Load, LoadMeter
 from pagelens.measure.pages import PAGE_SIZES, parse_page_sizes, reserved
 from pagelens.measure.predict import predicted_seconds
 from pagelens.measure.summary import map_share, outliers, unusual
@@ -133,7 +133,7 @@ def test_load_counts_others_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     stat = tmp_path / "stat"
     ticks = os.sysconf("SC_CLK_TCK")
     own = iter([(1.0, 0), (3.0, 7), (3.0, 7), *[(3.0, 7)] * 4])
-    monkeypatch.setattr("pagelens.measure.load._own", lambda: next(own))
+    monkeypatch.setattr("pagelens.host.load._own", lambda: next(own))
     stat.write_text("cpu 100 0 100 1000 0 0 0 50 0 0\n")
     meter = LoadMeter(stat)
     stat.write_text(f"cpu {100 + 2 * ticks} 0 100 1000 0 0 0 50 0 0\n")  # 2 seconds, all of them ours

@@ -1,6 +1,7 @@
 """`explain --timed`: the measured time of a program beside the modelled one."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pagelens.address.units import LINE_BYTES
 from pagelens.errors import Failure
 from pagelens.explain.model import TimedRecord
 from pagelens.explain.timed import beside, far_off
+from pagelens.host.load import LoadMeter
 from pagelens.host.program_times import time_program
 from pagelens.machine import choose_machine
 
@@ -63,7 +65,24 @@ def test_what_the_model_is_known_to_lack_does_not_delay_the_answer() -> None:
     assert len(far_off(far, 1.0)) == 1
     assert "full width" in width
     threads = timed(0.3).model_copy(update={"clock": "elapsed time"})
-    assert beside(threads, 1.0)[0].startswith("Elapsed time is longer if other programs use")
+    assert beside(threads, 1.0)[0].startswith("Elapsed time also has the calls by which threads wait")
+
+
+@pytest.mark.parametrize("modelled_s", [0.3, 0.9])
+def test_elapsed_time_beside_other_programs_is_not_compared(modelled_s: float) -> None:
+    """What others take from the threads is no fault of the model, and hides whether there is one."""
+    busy = timed(modelled_s).model_copy(update={"clock": "elapsed time", "others_share": 0.38})
+    assert far_off(busy, 1.0) == []
+    (sentence,) = beside(busy, 1.0)
+    assert "Other programs used 38% of the processor meanwhile" in sentence
+    assert "cannot be compared" in sentence
+
+
+def test_processor_time_beside_other_programs_is_compared_and_they_are_named() -> None:
+    busy = timed(0.3).model_copy(update={"others_share": 0.38})
+    _, others = far_off(busy, 1.0)
+    assert others.startswith("Other programs used 38% of the processor meanwhile.")
+    assert len(far_off(busy.model_copy(update={"others_share": 0.02}), 1.0)) == 1
 
 
 def test_the_kernels_part_is_not_compared_with_the_programs() -> None:
@@ -113,6 +132,18 @@ def test_processor_time_is_the_programs_and_not_the_waiting() -> None:
         assert 0 <= run.of_kernel_s < run.processor_s
 
 
+def test_what_a_timed_program_uses_is_not_that_of_others(tmp_path: Path) -> None:
+    """By hand: processors were busy for 2 s meanwhile, of which it used 0.1 s or more twice."""
+    stat, ticks = tmp_path / "stat", os.sysconf("SC_CLK_TCK")
+    stat.write_text("cpu 0 0 0 1000 0 0 0 0 0 0\n")
+    meter = LoadMeter(stat)
+    time_program([sys.executable, "-c", "import time\nwhile time.process_time() < 0.1: pass"], 1)
+    stat.write_text(f"cpu {2 * ticks} 0 0 1000 0 0 0 0 0 0\n")
+    load = meter.stop()
+    assert load.foreign_cpus is not None
+    assert 0 < load.foreign_cpus * load.elapsed_s <= 1.8
+
+
 def test_timed_explains_the_program_of_this_machine(
     pagelens: Run, compile_c: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -132,6 +163,7 @@ def test_timed_explains_the_program_of_this_machine(
     record = json.loads((tmp_path / "out" / "explanation.json").read_text())["timed"]
     assert len(record["measured_s"]) == 30
     assert record["modelled_s"] >= record["modelled_program_s"] > 0
+    assert 0 <= record["others_share"] <= 1
     failing = pagelens(*words, "--", program, "fail", env=here)  # the answer is there without the time
     assert failing.returncode == 0
     assert f"pagelens: {program} was not timed: it ended with status 1" in failing.stderr

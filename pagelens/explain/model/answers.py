@@ -80,6 +80,11 @@ class TimedRecord(Record):
     modelled_program_s: float | None = Field(
         default=None, description="modelled: the same without page faults, which are the kernel's work"
     )
+    others_share: float | None = Field(
+        default=None,
+        description="measured: the share of all processors' time that other programs used meanwhile; null "
+        "if it is not known",
+    )
     by_pipeline: bool = Field(
         description="whether cycles are modelled by the instructions of the trace; else by the issue width"
     )

@@ -19,7 +19,7 @@ _STEAL = 7
 
 @dataclass(frozen=True)
 class Load:
-    """The load beside a visit.
+    """The load beside a measurement.
 
     `foreign_cpus` and `stolen_cpus` are means: 1 is one processor kept busy.
     """
@@ -80,5 +80,6 @@ def _times(stat: Path) -> tuple[int, int] | None:
 
 
 def _own() -> tuple[float, int]:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime, used.ru_nivcsw
+    """Return the processor time of this process and of programs that it has waited for; its preemptions."""
+    used, waited = (resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return used.ru_utime + used.ru_stime + waited.ru_utime + waited.ru_stime, used.ru_nivcsw
