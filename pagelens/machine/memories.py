@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from pagelens.address.units import LINE_BYTES
 from pagelens.errors import UsageError
+from pagelens.machine.rank_load import RankLoad
 from pagelens.units import format_rate, parse_rate
 from pagelens.values.quantities import Bytes, BytesPerSecond, Seconds, Sourced, Table, Unit
 
@@ -68,12 +69,27 @@ class Memory(Table):
         description="the latency of a load that misses all caches, on an idle node"
     )
 
-    def share_of_cores(self, cores: int) -> float:
+    def share_of_cores(self, cores: Floats | float) -> Floats:
         """Return which share of the bandwidth so many cores reach together, by linear interpolation."""
         if self.by_cores is None:
-            return 1.0
+            return np.ones(np.shape(cores))
         counts, rates = zip(*self.by_cores.value, strict=True)
-        return min(1.0, float(np.interp(cores, counts, rates)) / self.bandwidth.value)
+        return np.asarray(np.minimum(1.0, np.interp(cores, counts, rates) / self.bandwidth.value))
+
+    def longer_for_cores(self, cores: int, ranks: RankLoad | None) -> Floats | float:
+        """Return how many times as long lines take that so many cores move, than at the full bandwidth.
+
+        In a part of the run in which fewer of them work, they have the bandwidth of these alone. There is one
+        value for each row of `ranks`.
+        """
+        if ranks is None or self.by_cores is None:
+            return 1 / self.share_of_cores(cores)
+        return np.array(
+            [
+                max((shares / self.share_of_cores(cores * at_a_time)).sum(), 1.0)
+                for shares, at_a_time in ranks.working()
+            ]
+        )
 
     @property
     def write_cost(self) -> float:

@@ -1,5 +1,6 @@
 """How unevenly ranks or threads are busy, and what those that wait for the slowest take."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,6 +42,18 @@ class RankLoad:
         """Return the slowest's time over the mean core's [row], by instructions alone and by lines alone."""
         ones = np.ones(len(self.instructions))
         return self.slowest(ones, 0 * ones), self.slowest(0 * ones, ones)
+
+    def working(self) -> list[tuple[Floats, Floats]]:
+        """Return for each row the share [round] of its lines, and that of the ranks that move them at a time.
+
+        A round is as long as its busiest rank is.
+        """
+        found = []
+        for lines in self.lines:
+            of_round, busiest = lines.sum(axis=1), lines.max(axis=1)
+            shares = of_round / max(of_round.sum(), sys.float_info.min)
+            found.append((shares, of_round / np.maximum(busiest, sys.float_info.min) / lines.shape[1]))
+        return found
 
     def slowest(self, issue: Floats, stalls: Floats) -> Floats:
         """Return the seconds [row] of ranks that wait for the slowest, given those of the mean core."""

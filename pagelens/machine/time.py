@@ -180,7 +180,7 @@ def _times_of_memory(
     if np.ndim(reads) == 0:  # the counts are of one row, and so are the times
         transfer, waiting = transfer[0], waiting[0]
         links = {name: seconds[0] for name, seconds in links.items()}
-    transfer = transfer / memory.share_of_cores(cores_used)
+    transfer = transfer * memory.longer_for_cores(cores_used, ranks)
     if machine.dram is not None and served_by == "DDR":
         transfer = np.maximum(column(counts, "dram_time_s"), transfer)
     memories: dict[str, Floats] = {served_by: transfer, **links}

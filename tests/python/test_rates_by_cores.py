@@ -6,6 +6,7 @@ from machine_roles import CACHE_MODE, CHIPLETS, TWO_SOCKETS_OF_CHIPLETS
 
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, modelled_times, parse_machine
+from pagelens.machine.rank_load import RankLoad
 from pagelens.measure.of_machine import between
 
 FILE = """schema = 1
@@ -22,12 +23,40 @@ def machine(rows: str = ROWS, base: str = CHIPLETS) -> Machine:
     return parse_machine(FILE.format(base=base, rows=rows).encode(), "here")
 
 
+def seconds_of_memory(machine: Machine, cores: int, lines: list[list[float]] | None) -> float:
+    """Return the seconds of two lines, moved by threads that have these multiples in [round, thread]."""
+    zeros = ("instructions", "l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads", "dram_time_s")
+    counts = {name: np.zeros(1) for name in zeros} | {"dram_reads": np.ones(1), "dram_writes": np.ones(1)}
+    load = None if lines is None else RankLoad([np.array(lines)], [np.array(lines)])
+    return float(modelled_times(machine, counts, cores, ranks=load).resources["DDR"][0])
+
+
 @pytest.mark.parametrize(("cores", "share"), [(1, 0.1), (2, 0.2), (9, 0.9), (96, 0.9)])
 def test_memory_is_as_fast_as_its_cores_can_use_it(cores: int, share: float) -> None:
-    names = ("instructions", "l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads", "dram_time_s")
-    counts = {name: np.zeros(1) for name in names} | {"dram_reads": np.ones(1), "dram_writes": np.ones(1)}
-    seconds = modelled_times(machine(), counts, cores).resources["DDR"][0]
+    seconds = seconds_of_memory(machine(), cores, None)
     assert seconds == pytest.approx(2 * 64 / (share * 460.8e9))
+
+
+@pytest.mark.parametrize(
+    ("lines", "times"),
+    [
+        ([[1.0, 1.0]], 1.0),
+        ([[2.0, 0.0]], 2.0),  # one core has half of the bandwidth of two
+        ([[1.0, 0.0], [0.5, 0.5]], 1.5),  # half of the lines by one thread, as a serial first touch
+        ([[0.0, 0.0], [1.0, 1.0]], 1.0),  # a part without lines
+        ([[4 / 3, 2 / 3]], 4 / 3),  # the slower thread is alone for half of its lines
+    ],
+)
+def test_a_phase_has_the_bandwidth_of_the_cores_that_work(lines: list[list[float]], times: float) -> None:
+    """By hand, on a machine where each core adds as much."""
+    together = seconds_of_memory(machine(), 2, None)
+    assert seconds_of_memory(machine(), 2, lines) == pytest.approx(times * together)
+
+
+def test_threads_of_copies_work_side_by_side() -> None:
+    """Two copies of a process of two threads, of which one works: two of the four cores use memory."""
+    of_two = seconds_of_memory(machine(), 2, None)
+    assert seconds_of_memory(machine(), 4, [[2.0, 0.0]]) == pytest.approx(of_two)
 
 
 @pytest.mark.parametrize(
