@@ -40,6 +40,7 @@ NB_MODULE(_probes, m) {
     pagelens::register_stream(m);
     pagelens::register_latency(m);
     pagelens::register_branches(m);
+    pagelens::register_issue(m);
     pagelens::register_l2sum_conflict(m);
     pagelens::register_programs(m);
     pagelens::register_file_loop(m);

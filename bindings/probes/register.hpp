@@ -17,6 +17,7 @@ void register_probe_memory(nanobind::module_& m);
 void register_stream(nanobind::module_& m);
 void register_latency(nanobind::module_& m);
 void register_branches(nanobind::module_& m);
+void register_issue(nanobind::module_& m);
 void register_l2sum_conflict(nanobind::module_& m);
 void register_programs(nanobind::module_& m);
 void register_file_loop(nanobind::module_& m);

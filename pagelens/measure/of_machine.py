@@ -12,7 +12,7 @@ guests (Intel's CAT, AMD's PQOS), and their data take room. Chases through share
 how much there is.
 
 What page walks, page faults and wrong guesses of branches cost is measured in pagelens/measure/tlb.py,
-page_faults.py and branches.py.
+page_faults.py and branches.py, and how many instructions a core begins in a cycle in issue_rate.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +27,7 @@ from pagelens.machine.detect.detected_value import Found, read
 from pagelens.measure.branches import mispredict_section, pass_ns
 from pagelens.measure.chases import chase_ns, updates_ns
 from pagelens.measure.choices import cpus_of
+from pagelens.measure.issue_rate import issue_rates, issue_width
 from pagelens.measure.page_faults import file_pages_cost, page_cost, zero_page_cost
 from pagelens.measure.path_widths import path_widths, sum_rate
 from pagelens.measure.session import Report, Request, measure_benchmark
@@ -104,6 +105,10 @@ def measured_sections(machine: Machine, progress: Progress) -> tuple[Sections, l
             "memory",
         )
     }
+    with progress("instructions in a cycle"):
+        rate = issue_width(machine.cores.instructions_per_cycle, issue_rates())
+    if rate is not None:
+        found["cores"]["instructions_per_cycle"] = rate
     if machine.pipeline is not None:
         table = 1 << sizes["ddr"].bit_length() - 1
         with progress("random updates"):

@@ -9,15 +9,19 @@ import pytest
 from machine_roles import AVX2, AVX512, CACHE_MODE, CHIPLETS, PIPELINE, TWO_SOCKETS, VICTIM_L3
 
 import pagelens
+from pagelens import _probes
 from pagelens.machine import choose_machine, measured_file, parse_machine
 from pagelens.machine.detect import Description
-from pagelens.measure import chases, of_machine, session
+from pagelens.machine.possible import is_possible
+from pagelens.measure import chases, issue_rate, of_machine, session
 from pagelens.measure.branches import mispredict_section
 from pagelens.measure.chases import chase_ns
+from pagelens.measure.issue_rate import IssueRates, issue_width
 from pagelens.measure.of_machine import lines_in_flight, usable_ways
 from pagelens.measure.path_widths import path_widths
 from pagelens.measure.tlb import chased_pages, host_section, usable_arrays, walk_section
 from pagelens.reproduce.programs.one_core import KERNELS, Core
+from pagelens.values.quantities import Sourced
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -31,10 +35,8 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return measured_file()
 
 
-def test_what_is_measured_takes_the_place_of_what_is_assumed(
-    kept: Path, in_process: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each speed is measured once, in less memory than it would take for good figures.
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure each speed once, in less memory than it would take for good figures.
 
     The clock that follows from one of them may be too low for a path between caches to take any time.
     """
@@ -44,6 +46,12 @@ def test_what_is_measured_takes_the_place_of_what_is_assumed(
     for bound in ("_LEAST_BYTES", "_MOST_BYTES"):
         monkeypatch.setattr(of_machine, bound, 24 << 20)
     monkeypatch.setattr(of_machine, "_SHARES_OF_L3", (1 / 32, 1 / 16))
+
+
+def test_what_is_measured_takes_the_place_of_what_is_assumed(
+    kept: Path, in_process: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quickly(monkeypatch)
     before = choose_machine(None)
     assert "detect --measure" in before.note
     assert in_process("machines", "detect", "--measure").returncode == 0
@@ -150,6 +158,50 @@ def test_of_a_wrong_guess_the_cycles_count_that_the_model_does_not_have_already(
     found = mispredict_section(pipeline, 0.5, 7.0, 2e9)
     assert found["pipeline"]["mispredict_cycles"].value == 28 - 5 - 2 - 1
     assert mispredict_section(pipeline, 0.5, 0.5, 2e9) == {}
+
+
+EIGHT = Sourced[float](value=8.0, source="a family's file")
+
+
+def test_a_core_that_reaches_what_its_family_states_has_that() -> None:
+    assert issue_width(EIGHT, IssueRates(7.3, 6.9)) is None
+    assert issue_width(EIGHT, IssueRates(6.9, 7.3)) is None
+
+
+def test_a_core_that_begins_fewer_instructions_says_that_others_may_share_it() -> None:
+    found = issue_width(EIGHT, IssueRates(4.11, 3.6))
+    assert found is not None
+    assert found.value == 4.11
+    assert "this core reaches 4.1 of 8 instructions a cycle" in found.note
+    assert found.note.endswith("others may share it")
+
+
+def test_of_an_unknown_family_the_rate_is_what_is_measured() -> None:
+    guess = Sourced[float](value=4.0, assumed="four-wide, as most processors of its time")
+    found = issue_width(guess, IssueRates(5.93, 5.1))
+    assert found is not None
+    assert found.value == 5.93
+    assert "share" not in found.note
+
+
+def test_fewer_instructions_in_a_cycle_are_told_and_kept(
+    kept: Path, in_process: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the family of this machine, or if it is unknown, a file has what the probe says."""
+    monkeypatch.setattr(_probes, "issue", lambda typical, repeats, cpu: np.full(repeats, 1.25 - typical / 2))
+    quickly(monkeypatch)
+    stated = choose_machine(None).machine.cores.instructions_per_cycle
+    done = in_process("machines", "detect", "--measure")
+    assert done.returncode == 0
+    assert choose_machine(None).machine.cores.instructions_per_cycle.value == 1.25
+    assert ("this core reaches 1.2 of" in done.stderr) == (stated.assumed is None)
+
+
+def test_the_rate_of_this_machine_is_one_that_a_machine_file_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issue_rate, "_REPEATS", 50)
+    rates = issue_rate.issue_rates()
+    assert is_possible("instructions_per_cycle", rates.typical)
+    assert is_possible("instructions_per_cycle", rates.adds_and_loads)
 
 
 FULL = 3072  # entries of a Genoa's second level, in 24 ways

@@ -172,6 +172,9 @@ def _measure(found: Description, root: Path, output: Path) -> None:
     measured, tlbs = measured_sections(machine, lambda what: progress_bar(not what, what))
     for section, values in measured.items():
         found.sections.setdefault(section, {}).update(values)
+    width = measured["cores"].get("instructions_per_cycle")
+    if width is not None and machine.cores.instructions_per_cycle.assumed is None:
+        typer.echo(f"cores.instructions_per_cycle is {width.note}.", err=True)
     found.tlbs = tlbs or found.tlbs
     if machine.numa is not None:
         with progress_bar(False, "pairs of nodes") as progress:

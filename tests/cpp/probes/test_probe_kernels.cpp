@@ -8,6 +8,7 @@
 #include "probes/branches.hpp"
 #include "probes/conflict.hpp"
 #include "probes/gups.hpp"
+#include "probes/issue.hpp"
 #include "probes/l2sum.hpp"
 #include "probes/latency.hpp"
 #include "probes/stream.hpp"
@@ -219,4 +220,17 @@ TEST_CASE("branches are passed through so many times, within the bytes that an L
     CHECK_THROWS_AS((void)branches(0, true, 1, cpu, 1), std::invalid_argument);
     CHECK_THROWS_AS((void)branches(most_branches + 1, true, 1, cpu, 1), std::invalid_argument);
     CHECK_THROWS_AS((void)branches(1, true, 0, cpu, 1), std::invalid_argument);
+}
+
+TEST_CASE("issue: a core begins more than one operation in a cycle, and not more than it can") {
+    const int cpu = usable_cpus(1).front();
+    for (const Mix mix : {Mix::adds_and_loads, Mix::typical}) {
+        std::vector<double> rates = issue(mix, 101, cpu).rates;
+        REQUIRE(rates.size() == 101);
+        std::nth_element(rates.begin(), rates.begin() + 50, rates.end());
+        CHECK(rates[50] > 0.01);  // as the schema allows, on any machine
+        CHECK(rates[50] < 1000);
+    }
+    CHECK_THROWS_AS((void)issue(Mix::typical, 0, cpu), std::invalid_argument);
+    CHECK_THROWS_AS((void)issue(Mix::typical, 1, -1), std::invalid_argument);
 }
