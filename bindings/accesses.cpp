@@ -283,10 +283,12 @@ void register_definitions(nb::module_& m) {
         .value("signal", EndKind::signal)
         .value("memory", EndKind::memory);
     nb::class_<TraceEnd>(m, "TraceEnd")
-        .def(nb::init<EndKind, std::uint64_t>(), "kind"_a, "detail"_a = 0)
+        .def(nb::init<EndKind, std::uint64_t, std::uint64_t>(), "kind"_a, "detail"_a = 0,
+             "time"_a = 0)
         .def_ro("kind", &TraceEnd::kind)
         .def_ro("detail", &TraceEnd::detail,
-                "budget: accesses; file: errno; signal: its number; otherwise 0.");
+                "budget: accesses; file: errno; signal: its number; otherwise 0.")
+        .def_ro("time", &TraceEnd::time, "Nanoseconds since 1970; 0: unknown.");
     nb::class_<TraceFault>(m, "TraceFault")
         .def_ro("position", &TraceFault::position, "Byte of the file.")
         .def_ro("what", &TraceFault::what);
@@ -533,6 +535,9 @@ void register_accesses(nb::module_& m) {
         .def_prop_ro(
             "chosen", [](const TraceReader& t) { return t.header().chosen; },
             "The options that chose a part of the run; empty if none did.")
+        .def_prop_ro(
+            "began", [](const TraceReader& t) { return t.header().began; },
+            "When the recording began: nanoseconds since 1970; 0: unknown.")
         .def_prop_ro("end", &TraceReader::end,
                      "What ended the recording; None if the trace does not say.")
         .def_prop_ro(

@@ -4,12 +4,12 @@
 
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <time.h>
 
 #include <atomic>
 #include <cstdint>
 #include <string>
 
+#include "tracer/clock.hpp"
 #include "tracer/status.hpp"
 #include "tracer/system_calls.hpp"
 
@@ -29,7 +29,7 @@ class LastLine {
         for (Stream& stream : streams_) {
             if (!stream.is(descriptor)) continue;
             stream.unfinished = open;
-            stream.time_ns = now_ns();
+            stream.time_ns = time_of_day();
         }
     }
 
@@ -58,13 +58,6 @@ class LastLine {
                    now.st_ino == file.st_ino;
         }
     };
-
-    static std::uint64_t now_ns() {
-        struct timespec now{};
-        ::clock_gettime(CLOCK_MONOTONIC, &now);
-        return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
-               static_cast<std::uint64_t>(now.tv_nsec);
-    }
 
     // The kernel has read these bytes, so they can be read.
     static char last_byte(const SystemCall& call, std::uint64_t written, std::uint64_t guest_base) {

@@ -38,13 +38,15 @@ void Tracer::open_session() {
     header.bound = options_.bound;
     header.rank = options_.rank;
     header.chosen = options_.chosen;
+    header.began = time_of_day();
     if (!command_.empty()) {
         header.program = command_.front();
         header.arguments.assign(command_.begin() + 1, command_.end());
     }
     const std::string& name = in_child() ? options_.child_output : options_.output;
     const std::string path = with_process_id(name, options_.program);
-    report(options_.status, "begun " + path);  // before the file, so that none is unknown
+    report(options_.status, "begun " + std::to_string(::getppid()) + " " +
+                                path);  // before the file, so that none is unknown
     report(options_.status, "program " + header.program);
     session_ = std::make_unique<Session>(path, header, engine_);
     modules_ = std::make_unique<Modules>(space_.guest_base, [this](const ModuleDefinition& module) {
@@ -336,6 +338,7 @@ void Tracer::finish(std::int32_t exit_status, int signal) {
     } else if (signal != 0) {
         end = {EndKind::signal, static_cast<std::uint64_t>(signal)};
     }
+    end.time = time_of_day();
     const int error = session_->finish(summary, end);
     report(options_.status, "finished " + std::to_string(error) + " " +
                                 std::to_string(summary.accesses) + " " +

@@ -34,8 +34,9 @@ struct TraceHeader {
     // Where the process could run when it was traced, as four lists of numbers: its CPUs, all CPUs,
     // the NUMA nodes of its CPUs, and those of all CPUs. Unknown if empty.
     std::string bound{};
-    std::string rank{};    // its number in its MPI job; empty if it has none
-    std::string chosen{};  // the options that chose a part of the run; empty if none did
+    std::string rank{};       // its number in its MPI job; empty if it has none
+    std::string chosen{};     // the options that chose a part of the run; empty if none did
+    std::uint64_t began = 0;  // when: nanoseconds since 1970; 0: unknown
 };
 
 // Why nothing more was recorded.
@@ -49,7 +50,8 @@ enum class EndKind : std::uint8_t {
 
 struct TraceEnd {
     EndKind kind = EndKind::program;
-    std::uint64_t detail = 0;  // budget: accesses; file: errno; signal: its number
+    std::uint64_t detail = 0;  // budget: accesses; file: errno; signal: its number, 0 if unknown
+    std::uint64_t time = 0;    // nanoseconds since 1970; 0: unknown
     friend bool operator==(const TraceEnd&, const TraceEnd&) = default;
 };
 
@@ -199,10 +201,11 @@ enum class Tag : std::uint8_t {
     instruction_sample,
     file,  // definitions
     bound,
-    rank,    // header
-    place,   // definitions
-    end,     // summary
-    chosen,  // header
+    rank,   // header
+    place,  // definitions
+    end,    // summary
+    chosen,
+    began,  // header
 };
 
 }  // namespace pagelens

@@ -294,7 +294,7 @@ bool TraceReader::take_fields(ChunkType type, std::span<const std::uint8_t> payl
 
 // An unknown tag is of a later version that only added it.
 bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> body) {
-    if (tag > static_cast<std::uint64_t>(Tag::chosen)) return true;
+    if (tag > static_cast<std::uint64_t>(Tag::began)) return true;
     const bool of_summary =
         static_cast<Tag>(tag) >= Tag::instructions && static_cast<Tag>(tag) <= Tag::exit_status;
     if (of_summary && !summary_) return false;
@@ -379,11 +379,15 @@ bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> bo
         case Tag::chosen:
             header_.chosen = text(body);
             break;
+        case Tag::began:
+            header_.began = from.varint();
+            break;
         case Tag::end: {
             const std::uint64_t kind = from.varint();
             const std::uint64_t detail = from.varint();
+            const std::uint64_t time = from.at_end() ? 0 : from.varint();  // older ones have none
             if (kind <= static_cast<std::uint64_t>(EndKind::memory))
-                end_ = TraceEnd{static_cast<EndKind>(kind), detail};
+                end_ = TraceEnd{static_cast<EndKind>(kind), detail, time};
             break;
         }
         case Tag::instruction_sample:

@@ -44,7 +44,7 @@ std::uint64_t in_proportion(std::uint64_t count, std::uint64_t part, std::uint64
 }
 
 Bytes end_body(TraceEnd end) {
-    return varint_body({static_cast<std::uint64_t>(end.kind), end.detail});
+    return varint_body({static_cast<std::uint64_t>(end.kind), end.detail, end.time});
 }
 
 // The chunk as it stands in the file: frame, compressed payload.
@@ -141,6 +141,7 @@ TraceWriter::TraceWriter(const std::string& path, const TraceHeader& header) : f
     if (!header.bound.empty()) add_field(ChunkType::header, Tag::bound, text_body(header.bound));
     if (!header.rank.empty()) add_field(ChunkType::header, Tag::rank, text_body(header.rank));
     if (!header.chosen.empty()) add_field(ChunkType::header, Tag::chosen, text_body(header.chosen));
+    if (header.began != 0) add_field(ChunkType::header, Tag::began, varint_body({header.began}));
     write_fields();
 }
 
@@ -234,7 +235,7 @@ TraceSummary TraceWriter::finish(TraceSummary summary, TraceEnd end) {
         if (const int failed = append_summary(summary, end); failed != 0) fail(failed);
     }
     const int why = error();
-    if (why == ENOSPC || why == EDQUOT || why == EFBIG) summary = finish_cut(summary);
+    if (why == ENOSPC || why == EDQUOT || why == EFBIG) summary = finish_cut(summary, end.time);
     if (const int closed = file_.close(); closed != 0) fail(closed);
     readable_ |= error() == 0;
     return summary;
@@ -253,7 +254,7 @@ int TraceWriter::append_summary(const TraceSummary& summary, TraceEnd end) {
 }
 
 // The last chunks make room until the summary fits. A trace without a chunk is of no use.
-TraceSummary TraceWriter::finish_cut(TraceSummary summary) {
+TraceSummary TraceWriter::finish_cut(TraceSummary summary, std::uint64_t time) {
     const TraceSummary whole = summary;
     const auto why = static_cast<std::uint64_t>(error());
     std::uint64_t end = bytes_written();
@@ -264,7 +265,7 @@ TraceSummary TraceWriter::finish_cut(TraceSummary summary) {
         summary.accesses = in_proportion(whole.accesses, summary.instructions, whole.instructions);
         fields_.clear();
         if (file_.cut(end) != 0) break;
-        readable_ = append_summary(summary, {EndKind::file, why}) == 0;
+        readable_ = append_summary(summary, {EndKind::file, why, time}) == 0;
         if (readable_) return summary;
         end = chunks_.back().begin;
     }

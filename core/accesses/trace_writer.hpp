@@ -115,7 +115,7 @@ class TraceWriter {
     std::vector<std::uint8_t> end_of_fields();  // the chunk of those that wait
     bool append_to_file(std::span<const std::uint8_t> bytes);
     int append_summary(const TraceSummary& summary, TraceEnd end);
-    TraceSummary finish_cut(TraceSummary summary);
+    TraceSummary finish_cut(TraceSummary summary, std::uint64_t time);
 
     // A chunk of events in the file.
     struct WrittenChunk {

@@ -23,6 +23,8 @@ from pagelens.accesses.rank_rounds import Floats, JobRounds, common_rounds, wait
 from pagelens.accesses.sampled_code import SPACE_PAGE_BITS, SampledCode, decode_samples
 from pagelens.accesses.thread_load import working_cores
 from pagelens.accesses.trace import TraceWorkload
+from pagelens.accesses.trace_end import killed_in_words
+from pagelens.accesses.trace_times import Gap, are_timed, first_gap
 from pagelens.accesses.workload import KERNEL, Cut, ObjectInfo, Timeline, Workload
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
@@ -128,8 +130,14 @@ class JobWorkload(Workload):
     def may_be_in_turn(self) -> bool:
         """Whether the traces are of different programs, and do not say that these ran side by side."""
         programs = {trace.name for trace in self.traces}
-        stated = any(trace.trace.rank for trace in self.traces) or self._rounds.meetings
+        files = [trace.trace for trace in self.traces]
+        stated = any(file.rank for file in files) or self._rounds.meetings or are_timed(files)
         return len(programs) > 1 and not stated and not self._rounds.has_waits.any()
+
+    @cached_property
+    def gap(self) -> Gap | None:
+        """The time between traces of runs one after another; None: they may have run side by side."""
+        return first_gap([trace.trace for trace in self.traces])
 
     def filled(self, ranks: int) -> JobWorkload:
         """Return a job of so many ranks. Where they are more, they are copies of the traced ones in turn."""
@@ -254,8 +262,9 @@ class JobWorkload(Workload):
         """Say which traces begin after those of other ranks, or end before them."""
         rounds, last = self._rounds, len(self._rounds.phases) - 1
         found = []
-        for rank, first, end, is_cut, is_missed, is_absent in zip(
+        for rank, trace, first, end, is_cut, is_missed, is_absent in zip(
             self.numbers,
+            self.traces,
             rounds.first,
             rounds.last,
             self._is_cut,
@@ -265,8 +274,11 @@ class JobWorkload(Workload):
         ):
             if first:
                 found.append(f"rank {rank} begins after {first:,} of {last:,} meetings")
-            if end < last:
-                found.append(f"rank {rank} ends after {end:,} of {last:,} meetings")
+            met = f" after {end:,} of {last:,} meetings" if end < last else ""
+            if killed := killed_in_words(trace.trace):
+                found.append(f"rank {rank} {killed}{met and ','}{met}")
+            elif met:
+                found.append(f"rank {rank} ends{met}")
             elif is_absent and not is_missed:
                 found.append(f"rank {rank} ends before it sends what others wait for, or begins after that")
             elif is_cut and len(self.traces) > 1:

@@ -8,12 +8,16 @@ import signal
 from pathlib import Path
 
 from pagelens import _core
+from pagelens.accesses.trace_times import seconds_traced
+from pagelens.host.memory_kills import FullMemory
+from pagelens.units import format_time
 
 _FAILED = "so this is a run that failed; mend the program"
 _OF_SIGNAL: dict[int, str] = {
     signal.SIGINT: "as Ctrl-C does",
     signal.SIGHUP: "as the end of a terminal does; start it with nohup",
-    signal.SIGTERM: "as timeout and batch systems do at a time limit; give it more time or less work",
+    signal.SIGTERM: "as timeout and batch systems do at a time limit (give it more time or less work), "
+    "and as pools of processes do with workers that are done",
     signal.SIGXCPU: "at its limit of processor time; raise the limit (ulimit -t)",
     signal.SIGKILL: "as the kernel does where memory is full, and batch systems at a limit; "
     "give it more memory and time, or less work",
@@ -21,11 +25,14 @@ _OF_SIGNAL: dict[int, str] = {
 }
 
 
-def end_of_killed(number: int, memory_was_full: bool) -> _core.TraceEnd:
-    """Return the end of a program that signal `number` killed before the tracer could write the end."""
-    if number == signal.SIGKILL and memory_was_full:
-        return _core.TraceEnd(_core.EndKind.memory)
-    return _core.TraceEnd(_core.EndKind.signal, number)
+def end_of_killed(number: int, full: FullMemory, time_ns: int = 0) -> _core.TraceEnd:
+    """Return the end of a program that a signal killed before the tracer could write the end.
+
+    The number of a signal that is not known is 0.
+    """
+    if number == signal.SIGKILL and full != FullMemory.NO:
+        return _core.TraceEnd(_core.EndKind.memory, full == FullMemory.YES, time_ns)
+    return _core.TraceEnd(_core.EndKind.signal, number, time_ns)
 
 
 def state_end(path: Path, end: _core.TraceEnd) -> None:
@@ -48,9 +55,8 @@ def end_in_words(end: _core.TraceEnd | None) -> str:
         case _core.EndKind.file:
             return f"the trace could not grow ({os.strerror(end.detail)}); {remedy_of(end.detail)}"
         case _core.EndKind.memory:
-            return (
-                "the kernel ended the program because memory was full; give it more memory or a smaller input"
-            )
+            who = "the kernel" if end.detail else "probably the kernel"
+            return f"{who} ended the program because memory was full; give it more memory or a smaller input"
         case _core.EndKind.signal:
             return f"{name_of_signal(end.detail)} ended the program{_why_killed(end.detail)}"
     return "the program ran to its end"
@@ -82,19 +88,19 @@ def remedy_of(error: int) -> str:
     }.get(error, "choose another folder")
 
 
-def memory_kills() -> int:
-    """Return how many processes this machine's kernel has killed because memory was full."""
-    try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+def killed_in_words(trace: _core.Trace) -> str:
+    """Return what killed a program before the tracer could write the end, and when; empty if nothing did."""
+    if trace.damage is None or trace.end is None:
+        return ""
+    by = "the kernel" if trace.end.kind == _core.EndKind.memory else name_of_signal(trace.end.detail)
+    when = f" after {format_time(seconds, 2)} of tracing" if (seconds := seconds_traced(trace)) else ""
+    return f"was killed by {by}{when}, and its accesses end there"
 
 
 def name_of_signal(number: int) -> str:
-    """Return the name of a signal, such as SIGTERM."""
+    """Return the name of a signal, such as SIGTERM. 0 is one that is not known."""
     try:
-        return signal.Signals(number).name
+        return signal.Signals(number).name if number else "a signal"
     except ValueError:  # a real-time signal
         return f"signal {number}"
 

@@ -8,9 +8,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pagelens.accesses.trace_end import name_of_signal, remedy_of
-from pagelens.accesses.trace_result import FEW, TraceResult
+from pagelens._core import Trace
+from pagelens.accesses.trace_end import killed_in_words, name_of_signal, remedy_of
+from pagelens.accesses.trace_result import TraceResult
+from pagelens.accesses.traced_program import FEW, TracedProgram, started_by
 from pagelens.accesses.tracer import TraceRequest
+from pagelens.host.memory_kills import FullMemory
+
+_OF_FULL_MEMORY = {
+    FullMemory.NO: "",
+    FullMemory.PROBABLY: ", and the kernel killed a process of this computer because memory was full",
+    FullMemory.YES: ", and the kernel killed a process of its cgroup because memory was full",
+}
 
 
 def nothing_traced(result: TraceResult, request: TraceRequest) -> str | None:
@@ -59,13 +68,11 @@ def _left_out(result: TraceResult) -> str | None:
     kept, made = result.kept, sum(program.accesses for program in result.programs)
     if kept is not None and result.together:
         its = sum(program.accesses for program in result.together)
-        starter = next(program for program in result.programs if program.program == kept.program)
-        waited = starter not in result.together and starter.accesses >= FEW * kept.accesses
         return (
             f"{len(result.together)} processes of {Path(kept.program).name} ran side by side, and are "
             f"explained as the ranks of one job; they made {its / made:.0%} of all accesses of the program "
-            "and its children"
-        ) + ("; the process that started them did little meanwhile, and is left out" if waited else "")
+            f"and its children{_of_starters(result, kept)}{_of_killed(result)}"
+        )
     if kept is None or (kept is result.programs[0] and kept.accesses >= (1 - FEW) * made):
         return None
     share = f" ({kept.accesses / made:.0%})" if made else ""
@@ -74,6 +81,31 @@ def _left_out(result: TraceResult) -> str | None:
         f"the {len(result.programs)} processes and programs that ran; --follow-exec keeps a trace of each, "
         "and explain takes several traces"
     )
+
+
+def _of_starters(result: TraceResult, kept: TracedProgram) -> str:
+    waited = [
+        program
+        for program in result.programs
+        if program.program == kept.program
+        and program not in result.together
+        and program.accesses >= FEW * kept.accesses
+        and started_by(program, result.programs, result.together)
+    ]
+    if not waited:
+        return ""
+    if len(waited) == 1:
+        return "; the process that started them did little meanwhile, and is left out"
+    return f"; {len(waited)} processes that started others did little meanwhile, and are left out"
+
+
+def _of_killed(result: TraceResult) -> str:
+    killed = [
+        f"; rank {rank} {killed_in_words(Trace(program.path))}"
+        for rank, program in enumerate(result.together)
+        if program.was_killed
+    ]
+    return "".join(killed)
 
 
 def refused_instruction(result: TraceResult, request: TraceRequest) -> str | None:
@@ -102,7 +134,7 @@ def describe_end(result: TraceResult, request: TraceRequest) -> Iterator[str]:
     elif result.exit_status < 0:
         name = name_of_signal(-result.exit_status)
         held = "what it did until then" if result.complete else "what had been written by then, not the last"
-        full = ", and the kernel killed a process because memory was full" if result.memory_was_full else ""
+        full = _OF_FULL_MEMORY[result.full_memory]
         yield f"{request.command[0]} was killed by {name}{full}; {result.path} holds {held}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from glob import escape
@@ -11,50 +11,14 @@ from pathlib import Path
 
 from pagelens.accesses.system_limits import limit_of_memory
 from pagelens.accesses.trace_end import end_of_killed, remedy_of, state_end
+from pagelens.accesses.traced_program import TracedProgram, estimate_accesses, ran_together
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
-
-FEW = 0.1  # of all accesses: so few of other processes change no conclusion
+from pagelens.host.memory_kills import FullMemory
 
 
 class NoTrace(Failure):
     """The program ran, and nothing of its trace could be written."""
-
-
-@dataclass(slots=True)
-class TracedProgram:
-    """One of the programs that ran. A process may execute several programs, one after another."""
-
-    process: int
-    path: Path  # the path of its trace
-    program: str = ""
-    complete: bool = False  # the tracer saw its end
-    error: int = 0  # why the trace was cut, or could not be written (errno)
-    accesses: int = 0
-    instructions: int = 0
-    total_instructions: int = 0
-    began: int = 0  # of all that was reported, in its order
-    ended: int | None = None  # None: the tracer did not see it
-    made: list[tuple[int, int]] = field(default_factory=list)  # its accesses by then, at some of these times
-
-    @property
-    def weight(self) -> tuple[int, int]:
-        """The accesses (0 if it was killed) and the bytes of the trace; (-1, -1) if there is no trace."""
-        try:
-            return self.accesses, self.path.stat().st_size
-        except OSError:
-            return -1, -1
-
-    def accesses_beside(self, others: Sequence[TracedProgram]) -> int:
-        """Return how many accesses it made from the first beginning to the last end of others, at most.
-
-        A process says how many it has made before each fork and after each child that it waited for.
-        """
-        first = min(other.began for other in others)
-        last = max(other.ended or other.began for other in others)
-        before = max((of for when, of in self.made if when < first), default=0)
-        after = min((of for when, of in self.made if when > last), default=self.accesses)
-        return after - before
 
 
 @dataclass(slots=True)
@@ -69,7 +33,8 @@ class TraceResult:
     total_instructions: int = 0
     untraced_children: dict[int, str] = field(default_factory=dict)  # process id: program
     unsupported: Unsupported | None = None  # the instruction that the emulator does not execute
-    memory_was_full: bool = False  # the kernel killed some process meanwhile for that reason
+    full_memory: FullMemory = FullMemory.NO  # whether the kernel killed a process meanwhile for that reason
+    unseen_signal: int = signal.SIGKILL  # kills a process without the tracer's seeing it; 0: not known
     interrupted: bool = False  # Ctrl-C was pressed meanwhile, whatever the program made of it
     programs: list[TracedProgram] = field(default_factory=list)  # all that have a trace, in their order
     kept: TracedProgram | None = None  # the one whose trace is at `path`
@@ -108,7 +73,7 @@ def read_status(text: str, pid: int, result: TraceResult, began: bool = True) ->
     Raises Failure, NoTrace if the trace could not be written, or Interrupted if the program did not get to
     run.
     """
-    facts = [line.split(" ", 2) for line in text.split("\n") if line]
+    facts = [line.split(" ", 3) for line in text.split("\n") if line]
     programs, error = _programs(facts, result)
     if error is not None:
         _remove_partial(programs)
@@ -126,9 +91,12 @@ def read_status(text: str, pid: int, result: TraceResult, began: bool = True) ->
         )
     for program in programs:
         if partial_of(program.path).exists() and _has_ended(program.process):
-            partial_of(program.path).rename(program.path)
-            if program.process == pid and result.exit_status < 0:
-                state_end(program.path, end_of_killed(-result.exit_status, result.memory_was_full))
+            program.path = partial_of(program.path).rename(program.path)
+            program.ended = max(program.began, program.path.stat().st_mtime_ns)
+            number = -result.exit_status if program.process == pid else result.unseen_signal
+            if program.process != pid or number > 0:
+                state_end(program.path, end_of_killed(number, result.full_memory, program.ended))
+    estimate_accesses(programs)
     for program in programs:
         if program.error and not program.path.exists():
             reason = f"{os.strerror(program.error)}; {remedy_of(program.error)}"
@@ -144,12 +112,13 @@ def _programs(facts: Sequence[Sequence[str]], result: TraceResult) -> tuple[list
     running: dict[int, TracedProgram] = {}  # the last one of each process
     last_line: dict[int, tuple[int, bool]] = {}  # of each descriptor: when, and whether it is unfinished
     error = None
-    for number, (process_id, what, *rest) in enumerate(facts):
-        process, details = int(process_id), " ".join(rest)
+    for process_id, time, what, *rest in facts:
+        process, now, details = int(process_id), int(time), " ".join(rest)
         if what == "begun":
             # All traces lie in one folder, which the tracer knows by its absolute path.
-            path = result.path.with_name(Path(details).name)
-            running[process] = TracedProgram(process, path, began=number)
+            parent, _, place = details.partition(" ")
+            path = result.path.with_name(Path(place).name)
+            running[process] = TracedProgram(process, path, began=now, parent=int(parent))
             programs.append(running[process])
             result.untraced_children.pop(process, None)  # a fork that executes a program
         elif what == "program":
@@ -159,12 +128,12 @@ def _programs(facts: Sequence[Sequence[str]], result: TraceResult) -> tuple[list
             program.error, program.accesses, program.instructions, program.total_instructions = map(
                 int, details.split()
             )
-            program.complete, program.ended = True, number
+            program.complete, program.ended = True, now
         elif what == "made":
-            running[process].made.append((number, int(details)))
+            running[process].made.append((now, int(details)))
         elif what == "line":
-            descriptor, time, unfinished = map(int, details.split())
-            last_line[descriptor] = max(last_line.get(descriptor, (0, False)), (time, bool(unfinished)))
+            descriptor, written, unfinished = map(int, details.split())
+            last_line[descriptor] = max(last_line.get(descriptor, (0, False)), (written, bool(unfinished)))
         elif what == "avx512":
             traced = running.get(process)
             result.unsupported = Unsupported.parse(details, traced.path if traced else None)
@@ -202,36 +171,6 @@ def keep_busiest(result: TraceResult) -> None:
     result.keep(busiest)
 
 
-def ran_together(programs: Sequence[TracedProgram]) -> list[TracedProgram]:
-    """Return the processes of the busiest one's program that ran side by side, if there are several.
-
-    They are forks, or have executed that program anew, as Python's multiprocessing lets them ("spawn"). One
-    with fewer than `FEW` of the accesses of the busiest is left out. So is the one that started the others
-    if it made so few while they ran. It is explained alone if it made more than all of them.
-    """
-    names: defaultdict[int, set[str]] = defaultdict(set)
-    for program in programs:
-        names[program.process].add(program.program)
-    in_order = sorted(programs, key=lambda program: program.weight, reverse=True)
-    named = [program for program in programs if program.program == in_order[0].program]
-    starter = min(named, key=lambda program: program.began)
-    workers: list[TracedProgram] = []
-    for program in in_order:
-        alike = program in named and program is not starter and len(names[program.process]) == 1
-        few = bool(workers) and program.accesses < FEW * workers[0].accesses
-        if alike and program.ended is not None and not few and all(_overlap(program, w) for w in workers):
-            workers.append(program)
-    if not workers or in_order[0] not in (starter, workers[0]) or starter.ended is None:
-        return []
-    overlaps = all(_overlap(starter, worker) for worker in workers)
-    if overlaps and starter.accesses_beside(workers) >= FEW * workers[0].accesses:
-        busy = [worker for worker in workers if worker.accesses >= FEW * starter.accesses]
-        return sorted([starter, *busy], key=lambda program: program.began) if busy else []
-    if len(workers) < 2 or starter.accesses > sum(worker.accesses for worker in workers):
-        return []
-    return sorted(workers, key=lambda program: program.began)
-
-
 def keep_together(result: TraceResult) -> None:
     """Keep the traces of processes that ran together, as `path` with `.process-0` and so on; or the busiest.
 
@@ -253,12 +192,6 @@ def keep_together(result: TraceResult) -> None:
     result.keep(busiest)
     result.path = busiest.path
     return None
-
-
-def _overlap(one: TracedProgram, other: TracedProgram) -> bool:
-    assert one.ended is not None
-    assert other.ended is not None
-    return one.began < other.ended and other.began < one.ended
 
 
 def _has_ended(process: int) -> bool:

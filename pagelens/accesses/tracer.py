@@ -21,9 +21,9 @@ from pagelens.accesses.engine_choice import Engine, choose_engine
 from pagelens.accesses.preloading import preloaded
 from pagelens.accesses.program import GuestProgram, find_program
 from pagelens.accesses.system_limits import check_system
-from pagelens.accesses.trace_end import memory_kills
 from pagelens.accesses.trace_result import TraceResult, keep_busiest, keep_together, partial_of, read_status
 from pagelens.errors import Failure, UsageError
+from pagelens.host.memory_kills import memory_kills
 from pagelens.host.output_name import checked_output, expand_rank, rank_in_words
 from pagelens.host.process_binding import binding_in_words
 from pagelens.host.program_signals import SignalsHandedOn
@@ -97,7 +97,8 @@ def trace_program(request: TraceRequest, progress: Callable[[float, int], None] 
         )
     result = TraceResult(path, exit_status)
     result.interrupted = signal.SIGINT in signals.seen
-    result.memory_was_full = memory_kills() > killed_before
+    result.full_memory = memory_kills().since(killed_before)
+    result.unseen_signal = 0 if isinstance(engine, CompiledIn) else signal.SIGKILL
     result.engine_note = note
     read_status(text, process.pid, result, began=not signals.ended_early)
     if request.follow_exec is None:

@@ -32,7 +32,7 @@ from pagelens.host import LaunchedRank
 from pagelens.machine import Chosen, Machine
 from pagelens.output_directory import claim_directory
 from pagelens.progress import progress_bar
-from pagelens.units import parse_size
+from pagelens.units import format_time, parse_size
 
 OUTPUT = Path("pagelens-out")
 
@@ -313,6 +313,11 @@ def _opened(target: Sequence[str], cut_of: CutOf | None, machine: Machine, quiet
             raise UsageError(f"{target[0]}: is a trace, and {other} behind it is none; leave it out")
     in_order: list[str | os.PathLike[str]] = [*sorted(target, key=_numbers_apart)]
     job = traces(in_order, machine, progress=not quiet)
+    if (gap := job.gap) is not None:
+        raise UsageError(
+            f"{in_order[gap.before]} ended {format_time(gap.seconds, 2)} before {in_order[gap.after]} began, "
+            "so these are no ranks of a job, which run side by side; explain each trace alone"
+        )
     if job.may_be_in_turn:
         print(
             f"pagelens: these {len(target)} traces are of different programs, and are taken to run side by "

@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import Path
 from statistics import mean, median
 
-from pagelens.accesses.trace_result import FEW
+from pagelens.accesses.traced_program import FEW
 from pagelens.accesses.workload import Workload
 from pagelens.errors import Failure
 from pagelens.explain.model import TimedRecord

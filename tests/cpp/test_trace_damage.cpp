@@ -220,9 +220,9 @@ TEST_CASE("a trace whose end is missing can say why") {
     const std::optional<TraceFault> damage = TraceReader(file.path).damage();
     REQUIRE(damage);
     CHECK_FALSE(TraceReader(file.path).end());
-    CHECK(append_end(file.path, damage->position, {EndKind::signal, 9}) == 0);
+    CHECK(append_end(file.path, damage->position, {EndKind::signal, 9, 30}) == 0);
     const TraceReader reader(file.path);
-    CHECK(reader.end() == TraceEnd{EndKind::signal, 9});
+    CHECK(reader.end() == TraceEnd{EndKind::signal, 9, 30});
     CHECK_FALSE(reader.summary());
     REQUIRE(reader.damage());
     CHECK(reader.damage()->what == "the end of the trace is missing");
@@ -236,4 +236,5 @@ TEST_CASE("a trace says which budget ended it, and one of an older version nothi
     writer.finish({}, {EndKind::budget, 500});
     CHECK(TraceReader(file.path).end() == TraceEnd{EndKind::budget, 500});
     CHECK_FALSE(TraceReader(PAGELENS_TEST_DATA "/trace-version-2.bin").end());
+    CHECK(TraceReader(PAGELENS_TEST_DATA "/trace-version-2.bin").header().began == 0);
 }

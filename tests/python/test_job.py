@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,11 +19,14 @@ from machine_roles import CACHE_MODE, ONE_NODE_A_SOCKET, TWO_SOCKETS
 from numpy.testing import assert_allclose
 from small_program import MACHINE
 
+from pagelens._core import EndKind, TraceEnd
 from pagelens.accesses.job import JobWorkload
 from pagelens.accesses.rank_traces import await_traces, begin_trace, launch_began
 from pagelens.accesses.trace import TraceWorkload, open_trace
 from pagelens.accesses.trace_recorder import TraceRecorder
-from pagelens.accesses.trace_result import NoTrace, TracedProgram, TraceResult
+from pagelens.accesses.trace_result import NoTrace, TraceResult
+from pagelens.accesses.trace_times import first_gap
+from pagelens.accesses.traced_program import TracedProgram
 from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.workload import Workload
 from pagelens.api import explain, fill_node, machine, simulate, traces
@@ -192,6 +198,41 @@ def test_different_programs_and_damaged_traces_are_said(folder: Path, tmp_path: 
     assert job.name == "app+solver"
     assert "The ranks run different programs (app: ranks 0, 2; solver: rank 1)." in job.statements
     assert any(w.startswith("rank 2: ") and "is not complete" in w for w in job.warnings)
+
+
+def timed(began: int, ended: int, kind: EndKind = EndKind.program, rank: str = "") -> Any:
+    return SimpleNamespace(began=began, end=TraceEnd(kind, 0, ended), rank=rank)
+
+
+@pytest.mark.parametrize(
+    ("traces_of", "gap"),
+    [
+        ([timed(1, 5), timed(5, 9)], (0, 1)),
+        ([timed(5, 9), timed(1, 4)], (1, 0)),
+        ([timed(1, 5), timed(4, 9)], None),
+        ([timed(1, 9), timed(2, 3), timed(4, 5)], None),  # one beside each of the others
+        ([timed(1, 5), timed(2, 3), timed(6, 9)], (0, 2)),
+        ([timed(1, 5, EndKind.budget), timed(6, 9)], None),  # which went on
+        ([timed(1, 5, rank="0"), timed(6, 9, rank="1")], None),
+        ([timed(1, 5), timed(0, 0)], None),  # of an older version
+    ],
+)
+def test_runs_one_after_another_are_no_job(traces_of: list[Any], gap: tuple[int, int] | None) -> None:
+    found = first_gap(traces_of)
+    assert (found and (found.before, found.after)) == gap
+
+
+def test_the_command_refuses_runs_one_after_another(
+    built: Callable[..., Path], pagelens: Run, tmp_path: Path
+) -> None:
+    for number in range(2):
+        pagelens("trace", "-o", f"app.{number}.trace", "--", built("copy"), "1")
+    done = pagelens("explain", "app.1.trace", "app.0.trace", "--machine", TWO_SOCKETS)
+    assert done.returncode == 2
+    assert re.search(
+        r"app\.0\.trace ended .*s before app\.1\.trace began, so these are no ranks", done.stderr
+    )
+    assert done.stderr.endswith("explain each trace alone\n")
 
 
 def test_the_command_makes_one_report(folder: Path, pagelens: Run) -> None:

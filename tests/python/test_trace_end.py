@@ -13,6 +13,8 @@ from traced_program import GOLDEN
 from pagelens._core import EndKind
 from pagelens.accesses import open_trace
 from pagelens.accesses.trace_end import end_in_words, end_of_killed, state_end
+from pagelens.host.memory_kills import FullMemory, memory_kills
+from pagelens.host.system import System
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -78,10 +80,50 @@ def test_a_signal_that_the_program_handles_does_not_end_it(
     assert (trace.end.kind, trace.summary.exit_status) == (EndKind.program, 143)
 
 
-def test_full_memory_is_named_where_the_kernel_killed_for_it() -> None:
-    assert "because memory was full" in end_in_words(end_of_killed(signal.SIGKILL, memory_was_full=True))
-    assert "SIGKILL ended the program" in end_in_words(end_of_killed(signal.SIGKILL, memory_was_full=False))
-    assert "SIGTERM ended the program" in end_in_words(end_of_killed(signal.SIGTERM, memory_was_full=True))
+@pytest.mark.parametrize(
+    ("full", "number", "said"),
+    [
+        (FullMemory.YES, signal.SIGKILL, "the kernel ended the program because memory was full"),
+        (
+            FullMemory.PROBABLY,
+            signal.SIGKILL,
+            "probably the kernel ended the program because memory was full",
+        ),
+        (FullMemory.NO, signal.SIGKILL, "SIGKILL ended the program"),
+        (FullMemory.YES, signal.SIGTERM, "SIGTERM ended the program"),
+        (FullMemory.NO, 0, "a signal ended the program"),
+    ],
+)
+def test_full_memory_is_named_where_the_kernel_killed_for_it(
+    full: FullMemory, number: int, said: str
+) -> None:
+    assert end_in_words(end_of_killed(number, full)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "file", "before", "after", "found"),
+    [
+        ("0::/job\n", "job/memory.events", "oom 0\noom_kill 2\n", "oom 1\noom_kill 3\n", FullMemory.YES),
+        ("0::/job\n", "job/memory.events", "oom_kill 2\n", "oom_kill 2\n", FullMemory.NO),
+        ("4:memory:/a:b\n0::/", "memory/a:b/memory.oom_control", "oom_kill 0", "oom_kill 1", FullMemory.YES),
+        ("0::/\n", "other/memory.events", "oom_kill 0", "oom_kill 1", FullMemory.PROBABLY),
+        ("damaged\n", "other/memory.events", "oom_kill 0", "oom_kill 0", FullMemory.PROBABLY),
+    ],
+)
+def test_a_kill_for_memory_is_sure_where_the_cgroup_counted_it(
+    tmp_path: Path, cgroup: str, file: str, before: str, after: str, found: FullMemory
+) -> None:
+    """The machine's count moves in each case."""
+    counts = []
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(cgroup)
+    counter = tmp_path / "sys/fs/cgroup" / file
+    counter.parent.mkdir(parents=True)
+    for text, kills in ((before, 7), (after, 8)):
+        (tmp_path / "proc/vmstat").write_text(f"nr_free_pages 1\noom_kill {kills}\n")
+        counter.write_text(text)
+        counts.append(memory_kills(System(tmp_path)))
+    assert counts[1].since(counts[0]) == found
 
 
 def test_a_trace_of_an_older_version_says_that_it_does_not_know(pagelens: Run) -> None:
@@ -95,6 +137,6 @@ def test_nothing_is_stated_of_a_whole_trace(
 ) -> None:
     pagelens("trace", "-o", "app.trace", "--", built("copy"), "1")
     before = (tmp_path / "app.trace").read_bytes()
-    state_end(tmp_path / "app.trace", end_of_killed(signal.SIGKILL, memory_was_full=False))
+    state_end(tmp_path / "app.trace", end_of_killed(signal.SIGKILL, FullMemory.NO))
     assert (tmp_path / "app.trace").read_bytes() == before
     assert open_trace(tmp_path / "app.trace").cut_by == ""

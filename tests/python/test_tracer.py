@@ -15,15 +15,11 @@ import pytest
 from machine_roles import CACHE_MODE, FLAT_MODE
 
 from pagelens.accesses import trace_notes
+from pagelens.accesses.job import JobWorkload
 from pagelens.accesses.trace import TraceWorkload, open_trace
-from pagelens.accesses.trace_result import (
-    TracedProgram,
-    TraceResult,
-    keep_together,
-    ran_together,
-    read_status,
-)
-from pagelens.accesses.tracer import TraceRequest
+from pagelens.accesses.trace_result import TraceResult, keep_together, read_status
+from pagelens.accesses.traced_program import TracedProgram, ran_together
+from pagelens.accesses.tracer import TraceRequest, trace_program
 from pagelens.accesses.unsupported import Unsupported
 from pagelens.errors import Failure, Interrupted
 from pagelens.frames import Node, age_node, policies
@@ -300,7 +296,7 @@ def processes(path: Path, *of: tuple[int, str, int, int, int | None]) -> list[Tr
         ),
         # A child that executes the program anew, as multiprocessing's "spawn" does.
         ([(1, "app", 50, 0, 9), (2, "app", 40, 1, 8), (3, "app", 1, 2, 3), (3, "app", 60, 4, 7)], [0, 1, 4]),
-        ([(1, "app", 60, 0, 9), (2, "app", 40, 1, None)], []),  # nobody saw its end
+        ([(1, "app", 60, 0, 9), (2, "app", 40, 1, None)], []),  # it still runs
         ([(1, "app", 30, 0, 9), (2, "app", 30, 1, 5), (2, "tool", 60, 5, 8)], []),  # not of the busiest
         ([(1, "app", 60, 0, 9), (2, "app", 5, 1, 8)], []),  # a helper of the process that started it
         ([(1, "app", 60, 0, 9), (2, "app", 0, 10, 12)], []),  # it did nothing, and came later
@@ -353,6 +349,64 @@ def test_a_process_that_waits_for_those_that_it_started_is_no_rank(
     result = TraceResult(programs[1].path, 0, programs=programs, kept=programs[1], together=found)
     [line] = trace_notes.describe(result, TraceRequest(["app"], "app.trace"))
     assert ("did little meanwhile, and is left out" in line) == (0 not in together)
+
+
+def test_a_process_that_only_starts_others_is_no_rank_whoever_started_it(tmp_path: Path) -> None:
+    """A pool within a pool, or multiprocessing's server of forks."""
+    programs = processes(
+        tmp_path,
+        (1, "app", 30, 0, 99),
+        (2, "app", 30, 10, 90),
+        (3, "app", 60, 20, 80),
+        (4, "app", 60, 30, 70),
+        (5, "app", 60, 40, 60),
+    )
+    programs[0].made, programs[1].made = [(9, 28), (91, 30)], [(19, 29), (81, 29)]
+    for program, parent in zip(programs[1:], (1, 2, 2, 1), strict=True):
+        program.parent = parent
+    found = ran_together(programs)
+    assert [program.process for program in found] == [3, 4, 5]
+    result = TraceResult(programs[2].path, 0, programs=programs, kept=programs[2], together=found)
+    [line] = trace_notes.describe(result, TraceRequest(["app"], "app.trace"))
+    assert "; 2 processes that started others did little meanwhile, and are left out" in line
+
+
+def test_a_killed_process_is_a_rank_until_then(compile_c: Callable[[str], Path], tmp_path: Path) -> None:
+    program = compile_c("""
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static void sweep(void) {
+            enum { n = 1 << 20 };
+            volatile long* const block = malloc(n * sizeof *block);
+            for (int i = 0; i < 3 * n; ++i) block[i % n] += i;
+        }
+        int main(void) {
+            int all_begun[2];
+            if (pipe(all_begun)) return 1;
+            for (int i = 0; i < 3; ++i) {
+                if (fork()) continue;
+                if (read(all_begun[0], &(char){0}, 1) != 1) _exit(1);
+                sweep();
+                if (i == 1) raise(SIGKILL);
+                sweep();
+                _exit(0);
+            }
+            if (write(all_begun[1], "all", 3) != 3) return 1;
+            while (wait(0) > 0) {}
+        }
+    """)
+    request = TraceRequest([str(program)], str(tmp_path / "app.trace"), keep_together=True)
+    result = trace_program(request)
+    assert [program.was_killed for program in result.together] == [False, True, False]
+    [line] = trace_notes.describe(result, request)
+    until = r"; rank 1 was killed by SIGKILL after \d.* of tracing, and its accesses end there"
+    assert re.search(f"{until}$", line)
+    job = JobWorkload([open_trace(program.path) for program in result.together])
+    assert job.warnings[0].startswith(
+        "Not all ranks were traced over the same part of the run: rank 1 was killed by SIGKILL after "
+    )
 
 
 def test_programs_with_the_rights_of_others_are_not_traced(
@@ -726,16 +780,17 @@ def test_messages_begin_on_a_line_of_their_own(
 )
 def test_why_the_trace_could_not_be_written(number: int, told: str) -> None:
     with pytest.raises(Failure) as failed:
-        read_status(f"7 begun a.trace\n7 finished {number} 1 2 3\n", 7, TraceResult(Path("a.trace"), 0))
+        read_status(f"7 1 begun 1 a.trace\n7 2 finished {number} 1 2 3\n", 7, TraceResult(Path("a.trace"), 0))
     assert told in str(failed.value)
 
 
 def test_a_child_without_room_is_named_and_the_killed_program_keeps_its_trace(tmp_path: Path) -> None:
     (tmp_path / "a.trace.partial").touch()
     gone = 1 << 23  # no process has such a number
-    begun = f"{gone} begun {tmp_path}/a.trace\n8 begun {tmp_path}/a.8.trace\n"
+    begun = f"{gone} 1 begun 1 {tmp_path}/a.trace\n8 2 begun {gone} {tmp_path}/a.8.trace\n"
+    full = f"{begun}8 3 finished {errno.ENOSPC} 1 2 3\n"
     with pytest.raises(Failure, match=r"a\.8\.trace: No space left"):
-        read_status(f"{begun}8 finished {errno.ENOSPC} 1 2 3\n", gone, TraceResult(tmp_path / "a.trace", -9))
+        read_status(full, gone, TraceResult(tmp_path / "a.trace", -9))
     assert os.listdir(tmp_path) == ["a.trace"]
 
 
@@ -772,14 +827,14 @@ def test_ctrl_c_while_the_trace_is_created_leaves_nothing(tmp_path: Path) -> Non
     partial.touch()
     result = TraceResult(tmp_path / "a.trace", -9, interrupted=True)
     with pytest.raises(Interrupted, match="nothing was traced"):
-        read_status(f"7 begun {tmp_path}/a.trace\n", 7, result, began=False)
+        read_status(f"7 1 begun 1 {tmp_path}/a.trace\n", 7, result, began=False)
     assert os.listdir(tmp_path) == []
 
 
 def test_what_the_plugin_cannot_go_on_with_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     partial = tmp_path / "a.trace.partial"
     partial.touch()
-    status = f"7 begun {tmp_path}/a.trace\n7 error this QEMU does not report what the tracer needs\n"
+    status = f"7 1 begun 1 {tmp_path}/a.trace\n7 2 error this QEMU does not report what the tracer needs\n"
     with pytest.raises(Failure, match="tracing stopped: this QEMU does not"):
         read_status(status, 7, TraceResult(tmp_path / "a.trace", 1))
     assert not partial.exists()
