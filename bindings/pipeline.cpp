@@ -134,6 +134,10 @@ void register_pipeline(nb::module_& m) {
         },
         "code"_a, "samples"_a,
         "For each block of each sample: 0 if its branch was mispredicted, otherwise 1.");
+    m.attr("stream_follows") = stream_use::follows;
+    m.attr("stream_moves") = stream_use::moves;
+    m.attr("stream_full") = stream_use::full;
+    m.attr("stream_repeats") = stream_use::repeats;
     m.def(
         "stream_uses",
         [](const Input<std::uint64_t>& lines, const Input<std::uint64_t>& places,
@@ -148,9 +152,10 @@ void register_pipeline(nb::module_& m) {
             return moved(std::move(uses));
         },
         "lines"_a, "places"_a, "streams"_a, "near"_a, "stride"_a,
-        "What each access does to the streams of lines: 1 it follows one, or its instruction's "
-        "step, + 2 that goes on, + 4 all streams are taken, + 8 a stream has come to its line "
-        "already. uint8 [access]. `places` are numbers of the instructions.");
+        "What each access does to the streams of lines, as a sum: it `stream_follows` one, or its "
+        "instruction's step; that `stream_moves` on; all streams are taken (`stream_full`); one "
+        "has come to its line already (`stream_repeats`). uint8 [access]. `places` are numbers of "
+        "the instructions.");
     m.def(
         "pipeline_cycles",
         [](const Code& code, const std::vector<std::uint32_t>& blocks,

@@ -111,10 +111,10 @@ class JobWorkload(Workload):
         self.share_of_zero_page = zero / max(1, fetched)
         self.warnings = [*self._missing(), *_united_words(self.numbers, [of.warnings for of in self.traces])]
         self.statements = self._statements()
-        bound = [parse_binding(trace.trace.bound, trace.survey.instructions) for trace in self.traces]
-        self.binding, self.crowding = binding_notes(bound), crowding(bound)
-        if self.processes == 1:  # no launcher bound it
-            self.binding, self.crowding = [], 1.0
+        self.binding, self.crowding = [], 1.0
+        if self.processes > 1:  # else no launcher bound it
+            bound = [parse_binding(trace.trace.bound, trace.survey.instructions) for trace in self.traces]
+            self.binding, self.crowding = binding_notes(bound), crowding(bound)
 
     @property
     def has_samples(self) -> bool:  # type: ignore[override]

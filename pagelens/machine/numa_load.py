@@ -34,14 +34,10 @@ def all_local(topology: Topology, cores_used: int) -> NumaLoad:
     return NumaLoad(own, own, np.full(topology.rows, cores_used / topology.rows))
 
 
-def numa_times(
-    topology: Topology, reads: Floats, writes: Floats, load: NumaLoad, cores_used: int
-) -> tuple[Floats, dict[str, Floats], Floats]:
-    """Return the seconds of the memories and of the links, and what cores wait if one line comes at a time.
-
-    `reads` and `writes` are lines [row, from, to]. The waiting is that of all cores together if those of
-    every node waited as long as those of the node whose cores wait longest.
-    """
+def memory_times(
+    topology: Topology, reads: Floats, writes: Floats, load: NumaLoad
+) -> tuple[Floats, dict[str, Floats]]:
+    """Return the seconds [row] of the memories and of the links that move these lines [row, from, to]."""
     at_home = np.arange(topology.rows)
 
     def served(lines: Floats) -> Floats:
@@ -52,16 +48,23 @@ def numa_times(
         return by_own
 
     memories = np.max(topology.seconds_of_memories(served(reads), served(writes)), axis=1)
-    latency = topology.latency
-    links: dict[str, Floats] = {}
+    if load.without_links or not topology.links:
+        return memories, {}
     moved = reads if load.taken is None else reads + load.taken
+    return memories, {"links": np.max([link.seconds(moved, writes) for link in topology.links], axis=0)}
+
+
+def waiting_time(topology: Topology, reads: Floats, load: NumaLoad, cores_used: int) -> Floats:
+    """Return the seconds [row] that cores wait for these lines [row, from, to] if one comes at a time.
+
+    That is of all cores together, if those of every node waited as long as those of the node whose cores wait
+    longest.
+    """
+    latency = topology.latency
     if load.without_links:
         latency = np.broadcast_to(np.diagonal(latency)[:, None], latency.shape)
-    elif topology.links:
-        links["links"] = np.max([link.seconds(moved, writes) for link in topology.links], axis=0)
     waits = (reads * latency).sum(axis=2)  # [row, from]
     if load.taken is not None:
         waits = waits + (load.taken * topology.line_latency).sum(axis=2)
     used = load.cores > 0
-    waiting = np.max(waits[:, used] * (cores_used / load.cores[used]), axis=1)
-    return memories, links, waiting
+    return np.asarray(np.max(waits[:, used] * (cores_used / load.cores[used]), axis=1))

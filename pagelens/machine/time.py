@@ -30,7 +30,7 @@ from pagelens.machine.core_waits import (
     walk_time,
     walkers,
 )
-from pagelens.machine.numa_load import NumaLoad, all_local, numa_times
+from pagelens.machine.numa_load import NumaLoad, all_local, memory_times, waiting_time
 from pagelens.machine.rank_load import RankLoad
 from pagelens.machine.schema import Machine, ServedBy
 from pagelens.machine.topology import one_node
@@ -174,9 +174,8 @@ def _times_of_memory(
     asked, moved, written = (np.atleast_1d(of)[:, None, None] for of in (reads, moved_reads, moved_writes))
     memory = machine.fast_memory if served_by == "fast memory" else machine.ddr
     assert memory is not None
-    written = written * load.writes
-    transfer, links, _ = numa_times(topology, moved * load.reads, written, load, cores_used)
-    _, _, waiting = numa_times(topology, asked * load.reads, written, load, cores_used)
+    transfer, links = memory_times(topology, moved * load.reads, written * load.writes, load)
+    waiting = waiting_time(topology, asked * load.reads, load, cores_used)
     if np.ndim(reads) == 0:  # the counts are of one row, and so are the times
         transfer, waiting = transfer[0], waiting[0]
         links = {name: seconds[0] for name, seconds in links.items()}

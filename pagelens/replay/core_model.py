@@ -33,7 +33,6 @@ MOST_OVERLAP = 1e6  # where no miss makes a core wait
 # page (the streamer and the stride prefetcher in Intel's optimisation reference manual, 248966).
 STREAMS, NEAR, STRIDE_LINES = 32, 2, 32
 APART_PAGES = 64  # memory that is touched at greater distances is not one whole
-_FOLLOWS, _MOVES, _FULL, _REPEATS = 1, 2, 4, 8  # what an access does (core/machine/prefetched_streams.hpp)
 _INSTRUCTION_BITS = 32  # of an instruction's number in its block
 _NONE = np.zeros(0, dtype=np.int64)
 
@@ -209,8 +208,9 @@ def foreseen_lines(sample: SampledRun) -> Foreseen:
     places = blocks << np.uint64(_INSTRUCTION_BITS) | sample.instruction
     uses = _core.stream_uses(sample.line, places, STREAMS, NEAR, STRIDE_LINES)
     later = _core.stream_uses(sample.line[::-1].copy(), places[::-1].copy(), STREAMS, NEAR, STRIDE_LINES)
-    follows, past, again = (uses & flag > 0 for flag in (_FOLLOWS, _FULL, _REPEATS))
-    unknown = ~follows & ~past & (later & _MOVES > 0)[::-1]
+    flags = _core.stream_follows, _core.stream_full, _core.stream_repeats
+    follows, past, again = (uses & flag > 0 for flag in flags)
+    unknown = ~follows & ~past & (later & _core.stream_moves > 0)[::-1]
     alone = ~follows & ~unknown
     return Foreseen(alone & ~sample.store, alone & sample.store, ~unknown, ~again)
 
