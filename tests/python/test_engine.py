@@ -472,3 +472,15 @@ def test_an_engine_that_does_not_exist_is_named(pagelens: Run) -> None:
         "PAGELENS_ENGINE valgrind: there is no such engine; choose one of compiled, dynamorio, qemu"
         in done.stderr
     )
+
+
+@needs_engine
+def test_registers_of_avx512_keep_their_values_from_the_first_use(
+    pagelens: Run, built: Callable[..., Path]
+) -> None:
+    """DynamoRIO saves them as soon as a program uses one. It once took zmm0-31 and masks alone for such."""
+    program = built("upper_registers", "-mavx512vl", "-nostdlib", "-static")
+    if subprocess.run([program], check=False).returncode == 77:
+        pytest.skip("the processor lacks AVX-512")
+    done = pagelens("trace", "-o", "a.trace", "--engine", "dynamorio", "--", program)
+    assert done.returncode == 0, done.stderr
