@@ -155,7 +155,7 @@ class NumaLines:
             _shares(self.reads.sum(axis=1), topology.rows)[rows],
             _shares(self.writes.sum(axis=1), topology.rows)[rows],
             on_node.astype(np.float64),
-            taken=self.shared.taken.sum(axis=1)[rows] if self.shared is not None else None,
+            taken=self.shared.taken.sum(axis=1)[rows, : topology.rows] if self.shared is not None else None,
             busiest_line_s=self.shared.busiest_s[rows] if self.shared is not None else None,
         )
 

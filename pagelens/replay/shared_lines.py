@@ -37,7 +37,7 @@ def shared_lines(
     """
     if not len(rows):
         return None
-    taken = np.zeros((phases, objects, topology.rows, topology.nodes))
+    taken = np.zeros((phases, objects, topology.nodes, topology.nodes))
     busiest_s = np.zeros(phases)
     phase, of_object, giver, taker = rows[:, :4].T.astype(np.intp)
     line, count = rows[:, 4], rows[:, 5].astype(np.float64)

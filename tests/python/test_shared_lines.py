@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from machine_roles import SNOOP_FILTER, TWO_LARGE_SOCKETS, TWO_SOCKETS, TWO_SOCKETS_OF_CHIPLETS
+from machine_roles import CXL_NODE, SNOOP_FILTER, TWO_LARGE_SOCKETS, TWO_SOCKETS, TWO_SOCKETS_OF_CHIPLETS
 from small_machine import two_nodes
 
 import pagelens as pl
@@ -138,6 +138,13 @@ def test_lines_of_one_node_are_counted_where_they_have_no_price(
     seconds = [of.attributions[0].part(NUMA_SHARED).seconds for of in of_cores.values()]
     assert seconds[0] > 0
     assert seconds[1] == 0
+
+
+def test_threads_take_lines_where_a_node_has_memory_alone(traced: Callable[[int], TraceWorkload]) -> None:
+    ensemble = pl.simulate(
+        traced(8), load_machine(CXL_NODE), ["close"], nodes=1, history="boot; run", ranks=1, progress=False
+    )
+    assert ensemble.tables.numa["taken"].sum() > 0
 
 
 def test_no_placement_takes_longer_than_the_bound(
