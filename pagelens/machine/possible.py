@@ -4,6 +4,8 @@ The ranges are wide on purpose. They hold whatever was built since the first pro
 microseconds), and leave two orders of magnitude above today's fastest parts.
 """
 
+from itertools import pairwise
+
 from pagelens.machine.parts import Parts
 from pagelens.machine.values import stated_values
 from pagelens.units import format_rate, format_time
@@ -22,6 +24,8 @@ RANGES = {
     "rate": (1e6, 1e16),  # of a link between NUMA nodes, each way
     "back": (1e6, 1e16),
     "walkers": (1, 1 << 10),
+    "walk_cycles": (1, 1e5),
+    "mispredict_cycles": (1, 1e4),
     "page_fault.small": (1e-9, 1e-2),
     "page_fault.large": (1e-9, 1.0),
     "page_fault.zero": (1e-9, 1e-2),
@@ -71,3 +75,22 @@ def check_possible(machine: Parts) -> None:
             f"l1.size = {first.shown} is more than l2.size = {second.shown}; an L2 is at least as large, so "
             "check which is which"
         )
+
+
+def check_order(machine: Parts) -> None:
+    """Refuse a cache that is larger than memory, and one that is slower than what lies behind it."""
+    l2, l3, ddr = machine.l2, machine.l3, machine.ddr
+    for name, size in (("l2", l2.size), ("l3", l3.size if l3 is not None else None)):
+        if size is not None and size.value > ddr.size.value:
+            raise ValueError(
+                f"{name}.size = {size.shown} is more than ddr.size = {ddr.size.shown}; check the numbers and "
+                "their units"
+            )
+    stated = (("l2", l2.latency), ("l3", l3.latency if l3 is not None else None), ("ddr", ddr.latency))
+    latencies = [(name, latency) for name, latency in stated if latency is not None]
+    for (name, faster), (behind, slower) in pairwise(latencies):
+        if faster.value >= slower.value:
+            raise ValueError(
+                f"{behind}.latency = {slower.shown} is not more than {name}.latency = {faster.shown}, and "
+                f"{behind} lies behind {name}; check the numbers and their units"
+            )

@@ -12,7 +12,7 @@ from pagelens.machine.drawing import picture_lines
 from pagelens.machine.memories import MOST_TAGS, MOST_WAYS, Ways
 from pagelens.machine.numa import STEP_BYTES
 from pagelens.machine.parts import Parts
-from pagelens.machine.possible import check_possible
+from pagelens.machine.possible import check_order, check_possible
 from pagelens.machine.private_caches import PrivateCache
 from pagelens.machine.tlb import core_tlb
 from pagelens.machine.topology import Topology, one_node, topology_of
@@ -36,6 +36,7 @@ class Machine(Parts):
             raise ValueError('ideal = true needs mode = "cache"')
         if self.frames < FEWEST_FRAMES:
             raise ValueError(f"ddr.size must be at least 4 MiB, not {self.ddr.size.value} B")
+        check_order(self)
         if self.memory_side_cache is not None:
             self._slots_can_be_told_apart()
         self._numa_nodes_make_up_the_machine()

@@ -17,6 +17,9 @@ from pagelens.machine import load_machine
         ),
         ({"ddr.bandwidth": "20 B/s"}, "ddr.bandwidth = 20 B/s: no machine has that"),
         ({"cores.frequency": "2.9 Hz"}, "cores.frequency = 2.9e-09 GHz: no machine has that"),
+        ({"l2.size": "64 GiB"}, "l2.size = 64 GiB is more than ddr.size = "),
+        ({"l3.latency": "1 ns"}, "l3.latency = 1 ns is not more than l2.latency = "),
+        ({"page_walk.walk_cycles": 10**7}, "page_walk.walk_cycles = 10000000: no machine has that"),
         ({"l1.size": "4 MiB"}, "l1.size = 4 MiB is more than l2.size = 256 KiB"),
     ],
 )
