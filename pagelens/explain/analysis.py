@@ -197,7 +197,11 @@ def _remedies(
             continue
         after = totals[policy]["time_s"].to_numpy()
         median, tail = (intervals.gain(baseline, policy, quantile) for quantile in (0.5, 0.95))
-        serial = [np.median(totals[name]["serial_time_s"].to_numpy()) for name in (baseline, policy)]
+        in_turn = [totals[name]["serial_time_s"].to_numpy() for name in (baseline, policy)]
+        serial, serial_slow = (
+            float(np.quantile(in_turn[0], quantile) / np.quantile(in_turn[1], quantile))
+            for quantile in (0.5, 0.95)
+        )
         remedies.append(
             RemedyGain(
                 policy=policy,
@@ -209,8 +213,9 @@ def _remedies(
                 gain_p95_low=tail.low,
                 gain_p95_high=tail.high,
                 gain_worst=float(before.max() / after.max()),
-                gain_serial=float(serial[0] / serial[1]),
-                verdict=verdict(median, tail, float(serial[0] / serial[1])),
+                gain_serial=serial,
+                gain_p95_serial=serial_slow,
+                verdict=verdict(median, tail, serial, serial_slow),
                 root=data.costs.root,
                 memory=data.costs.memory,
                 code=data.costs.code,

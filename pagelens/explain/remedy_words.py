@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pagelens.explain.model import RemedyGain
-from pagelens.explain.verdict import MATTERS
+from pagelens.explain.verdict import MATTERS, surely_costs, surely_gains
 from pagelens.explain.words import few_nodes_note, times
 
 
@@ -53,7 +53,7 @@ def harm_in_words(remedies: Sequence[RemedyGain]) -> list[str]:
     slower = [r for r in remedies if r.verdict == "costs"]
     if not slower:
         return []
-    which = ", ".join(f"'{r.policy}' ({times(1 / r.gain_median)} as long)" for r in slower)
+    which = ", ".join(f"'{r.policy}' ({_cost(r)})" for r in slower)
     return [f"With these remedies the program would take longer: {which}."]
 
 
@@ -80,13 +80,21 @@ def unknown_in_words(remedies: Sequence[RemedyGain], nodes: int, by_stretches: f
             )
         elif few_nodes_note(nodes):
             sentences.append("Simulating more nodes (--nodes) may tell.")
-    sentences += [
-        f"Nothing is claimed for '{r.policy}': with it the program runs {times(r.gain_median)} as fast if "
-        f"all resources work at the same time, and {times(r.gain_serial)} as fast if they take turns."
-        for r in remedies
-        if r.verdict == "bounds disagree"
-    ]
-    return sentences
+    return sentences + [_bounds(r) for r in remedies if r.verdict == "bounds disagree"]
+
+
+def _bounds(remedy: RemedyGain) -> str:
+    """Say by which bound of the time a remedy gains, and by which it costs, where it decides the verdict."""
+    gains, on = (remedy.gain_median, remedy.gain_serial), ""
+    if not (
+        surely_gains(remedy.gain_median, remedy.gain_median_low)
+        or surely_costs(remedy.gain_median, remedy.gain_median_high)
+    ):
+        gains, on = (remedy.gain_p95, remedy.gain_p95_serial), " on the slow nodes (95th percentile)"
+    return (
+        f"Nothing is claimed for '{remedy.policy}': with it the program runs {times(gains[0])} as fast{on} "
+        f"if all resources work at the same time, and {times(gains[1])} as fast if they take turns."
+    )
 
 
 def has_effect(remedy: RemedyGain) -> bool:
@@ -114,7 +122,16 @@ def _short(title: str) -> str:
 
 
 def _gain(remedy: RemedyGain) -> str:
-    """Say what a remedy gains at the median, and on the slow nodes if that differs."""
+    """Say what a remedy gains at the median, and on the slow nodes if that differs.
+
+    If only the slow nodes surely gain, they come first.
+    """
+    if not surely_gains(remedy.gain_median, remedy.gain_median_low):
+        return (
+            f"With it the program runs {times(remedy.gain_p95)} as fast on the slow nodes (95th percentile; "
+            f"95% interval {remedy.gain_p95_low:.2f}-{remedy.gain_p95_high:.2f}), and on the median node "
+            f"{times(remedy.gain_median)} ({remedy.gain_median_low:.2f}-{remedy.gain_median_high:.2f})."
+        )
     text = f"With it the program runs {times(remedy.gain_median)} as fast"
     if f"{remedy.gain_median_low:.2f}" != f"{remedy.gain_median_high:.2f}":
         text += f" (95% interval {remedy.gain_median_low:.2f}-{remedy.gain_median_high:.2f})"
@@ -123,3 +140,11 @@ def _gain(remedy: RemedyGain) -> str:
     elif MATTERS * remedy.gain_p95 < remedy.gain_median:
         text += f", but only {times(remedy.gain_p95)} on the slow nodes (95th percentile)"
     return f"{text}."
+
+
+def _cost(remedy: RemedyGain) -> str:
+    """Say how much longer the program takes with a remedy, and what slow nodes gain nevertheless."""
+    text = f"{times(1 / remedy.gain_median)} as long"
+    if surely_gains(remedy.gain_p95, remedy.gain_p95_low):
+        text += f", but {times(remedy.gain_p95)} as fast on the slow nodes"
+    return text

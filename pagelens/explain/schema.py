@@ -27,7 +27,8 @@ error. `pagelens diff` compares two such objects ([diff.md](diff.md)).
 
 - **5.** A distribution says of how many `nodes` it is: policies stop early where more nodes would
   change nothing, so `times_s` and `misses` may be shorter than the baseline's. Intervals of fewer
-  than 16 nodes are as wide as Student's t makes them. New: the interval of `p95_s`; `bounds`.
+  than 16 nodes are as wide as Student's t makes them. New: the interval of `p95_s`; `bounds`;
+  `gain_p95_serial` of a remedy.
 - **4.** Intervals hold the choice of what is simulated of the run, beside the choice of nodes.
   `attributions` are of the baseline alone where each takes replays. New: `verdict`, `gain_serial`
   and the interval of `gain_p95` of a remedy; `gain_median` of a distribution; `assumptions`;

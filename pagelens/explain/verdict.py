@@ -12,15 +12,28 @@ EQUAL = 1.005  # no model is exact to half a percent
 Verdict = Literal["gains", "costs", "none", "unsure", "bounds disagree"]
 
 
-def verdict(median: Interval, slow_nodes: Interval, serial: float) -> Verdict:
+def surely_gains(value: float, low: float) -> bool:
+    """Return whether a gain is above 2%, and its interval leaves out 1."""
+    return value > MATTERS and low > 1
+
+
+def surely_costs(value: float, high: float) -> bool:
+    """Return whether a gain is a loss of more than 2%, and its interval leaves out 1."""
+    return value < 1 / MATTERS and high < 1
+
+
+def verdict(median: Interval, slow_nodes: Interval, serial: float, serial_slow: float) -> Verdict:
     """Return the verdict.
 
-    It depends on the gain in the median, in the 95th percentile, and in the median if nothing overlaps.
+    It depends on the gain in the median and in the 95th percentile, and on both if nothing overlaps. Where
+    the median node surely gains or loses, that decides, and the slow nodes do otherwise.
     """
-    if any(gain.value > MATTERS and gain.low > 1 for gain in (median, slow_nodes)):
+    if surely_gains(median.value, median.low):
         return "bounds disagree" if serial < 1 / EQUAL else "gains"
-    if median.value < 1 / MATTERS and median.high < 1:
+    if surely_costs(median.value, median.high):
         return "bounds disagree" if serial > EQUAL else "costs"
+    if surely_gains(slow_nodes.value, slow_nodes.low):
+        return "bounds disagree" if serial_slow < 1 / EQUAL else "gains"
     if median.value >= 1 / MATTERS and max(median.value, slow_nodes.value) <= MATTERS:
         return "none"
     return "unsure"

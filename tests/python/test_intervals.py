@@ -1,6 +1,7 @@
 """Intervals of an explanation: 95% means 95%, and what lies within them is not claimed."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,7 +11,8 @@ import synthetic
 from pagelens.ensemble.result import STRETCHES, Ensemble, table
 from pagelens.explain import explain
 from pagelens.explain.intervals import Interval, Intervals
-from pagelens.explain.remedy_words import advice
+from pagelens.explain.model import RemedyGain
+from pagelens.explain.remedy_words import advice, harm_in_words, unknown_in_words
 from pagelens.explain.verdict import Verdict, verdict
 
 NODES, PHASES = 5, ("setup", "solve")
@@ -92,20 +94,48 @@ def test_no_interval_reaches_below_zero() -> None:
 @pytest.mark.parametrize(
     ("median", "slow_nodes", "serial", "said"),
     [
-        ((1.2, 1.1, 1.3), (1.2, 1.1, 1.3), 1.1, "gains"),
-        ((1.0, 1.0, 1.0), (1.5, 1.2, 1.7), 1.0, "gains"),
-        ((1.27, 0.9, 1.6), (1.27, 0.9, 1.6), 1.2, "unsure"),
-        ((1.02, 1.02, 1.02), (1.02, 1.02, 1.02), 0.9, "none"),
-        ((1.05, 1.04, 1.06), (1.05, 1.04, 1.06), 0.9, "bounds disagree"),
-        ((0.8, 0.7, 0.9), (0.8, 0.7, 0.9), 0.9, "costs"),
-        ((0.8, 0.7, 0.9), (0.8, 0.7, 0.9), 1.1, "bounds disagree"),
-        ((0.8, 0.5, 1.1), (0.8, 0.5, 1.1), 0.9, "unsure"),
+        ((1.2, 1.1, 1.3), (1.2, 1.1, 1.3), (1.1, 1.1), "gains"),
+        ((1.0, 1.0, 1.0), (1.5, 1.2, 1.7), (1.0, 1.2), "gains"),
+        ((1.0, 1.0, 1.0), (1.5, 1.2, 1.7), (0.98, 1.2), "gains"),
+        ((1.0, 1.0, 1.0), (1.5, 1.2, 1.7), (1.0, 0.9), "bounds disagree"),
+        ((1.27, 0.9, 1.6), (1.27, 0.9, 1.6), (1.2, 1.2), "unsure"),
+        ((1.02, 1.02, 1.02), (1.02, 1.02, 1.02), (0.9, 0.9), "none"),
+        ((1.05, 1.04, 1.06), (1.05, 1.04, 1.06), (0.9, 0.9), "bounds disagree"),
+        ((0.8, 0.7, 0.9), (0.8, 0.7, 0.9), (0.9, 0.9), "costs"),
+        ((0.88, 0.8, 0.9), (1.1, 1.05, 1.2), (0.88, 1.1), "costs"),
+        ((0.8, 0.7, 0.9), (0.8, 0.7, 0.9), (1.1, 1.1), "bounds disagree"),
+        ((0.8, 0.5, 1.1), (0.8, 0.5, 1.1), (0.9, 0.9), "unsure"),
     ],
 )
 def test_only_what_interval_and_bounds_agree_on_is_claimed(
-    median: tuple[float, ...], slow_nodes: tuple[float, ...], serial: float, said: Verdict
+    median: tuple[float, ...], slow_nodes: tuple[float, ...], serial: tuple[float, float], said: Verdict
 ) -> None:
-    assert verdict(Interval(*median), Interval(*slow_nodes), serial) == said
+    assert verdict(Interval(*median), Interval(*slow_nodes), *serial) == said
+
+
+def _gain(policy: str, median: tuple[float, ...], slow_nodes: tuple[float, ...], **more: Any) -> RemedyGain:
+    of = (("median", median), ("p95", slow_nodes))
+    figures = {
+        f"gain_{name}{part}": value
+        for name, three in of
+        for part, value in zip(("", "_low", "_high"), three, strict=True)
+    }
+    texts = {"title": "its title", "root": "", "memory": "", "code": ""}
+    return RemedyGain(policy=policy, **figures, gain_worst=1.0, **texts, **more)
+
+
+def test_what_is_said_of_a_remedy_is_what_decided_its_verdict() -> None:
+    """A gain of slow nodes is no gain of the median node, whose interval holds 1 or lies below it."""
+    slow = (1.06, 1.01, 1.11)
+    [best] = advice([_gain("2m", (1.06, 0.99, 1.14), slow, gain_serial=1.05, verdict="gains")])
+    assert "1.06x as fast on the slow nodes (95th percentile; 95% interval 1.01-1.11)" in best
+    assert "on the median node 1.06x (0.99-1.14)" in best
+    [harm] = harm_in_words([_gain("2m", (0.88, 0.8, 0.9), slow, gain_serial=0.88, verdict="costs")])
+    assert "'2m' (1.14x as long, but 1.06x as fast on the slow nodes)" in harm
+    apart = _gain("2m", (1.0, 1.0, 1.0), slow, gain_serial=1, gain_p95_serial=0.9, verdict="bounds disagree")
+    [claimless] = unknown_in_words([apart], 64, 0)
+    assert "1.06x as fast on the slow nodes" in claimless
+    assert "0.90x as fast if they take turns" in claimless
 
 
 def test_what_is_not_sure_is_not_advised_but_said() -> None:

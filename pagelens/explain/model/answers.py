@@ -25,11 +25,13 @@ class RemedyGain(Record):
     gain_p95_high: float
     gain_worst: float = Field(description="the same for the worst node of each")
     gain_serial: float = Field(description="gain_median if nothing overlapped: the other bound of the time")
+    gain_p95_serial: float = Field(default=1, description="the same of gain_p95")
     root: str = Field(description="what a system administrator must do; empty: nothing")
     memory: str = Field(description="memory it costs; empty: none")
     code: str = Field(description="change to the program or its start; empty: none")
     verdict: Verdict = Field(
-        description="'gains' or 'costs': by more than 2%, and its interval agrees. 'none': by less. "
+        description="'gains' or 'costs': the median node by more than 2%, and its interval agrees; 'gains' "
+        "also if only the slow nodes do, and the median node does not surely lose. 'none': by less. "
         "'unsure': by more, but its interval holds 1. 'bounds disagree': by one bound of the time it gains, "
         "by the other it costs"
     )
