@@ -117,6 +117,19 @@ def _if_library_is_old() -> str:
     return f"pagelens: {found.origin} is older than its sources; run `make build/stamps/package`\n"
 
 
+def _command_of(words: list[str]) -> str:
+    """Return the command that words of a command line begin with, for an error that does not know it."""
+    command: Any = typer.main.get_command(app)
+    named = ["pagelens"]
+    for word in words:
+        if (command := getattr(command, "commands", {}).get(word)) is None:
+            break
+        named.append(word)
+        if len(named) == 2:  # the list of commands has no subcommands
+            command = typer.main.get_command(importlib.import_module(_module(word)).app)
+    return " ".join(named)
+
+
 def main() -> None:
     """Run the command that the command line names, and exit with its status."""
     for stream in (sys.stdout, sys.stderr):  # a file's name may be no text at all
@@ -137,7 +150,7 @@ def main() -> None:
         )  # empty where the help has been shown instead
         if message:
             context = getattr(error, "ctx", None)
-            where = context.command_path if context else "pagelens"
+            where = context.command_path if context else _command_of(sys.argv[1:])
             print(f"pagelens: {message}{_given(error)}; see {where} --help", file=sys.stderr)
         status = error.exit_code
     except (AttributeError, ImportError, TypeError) as error:

@@ -11,6 +11,7 @@ from machine_roles import CACHE_MODE, INCLUSIVE_L3
 from traced_program import GOLDEN
 
 from pagelens.errors import Failure
+from pagelens.machine import HERE
 from pagelens.output_directory import LOCK, claim_directory
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -27,6 +28,9 @@ def test_h_shows_the_help(command: tuple[str, ...], in_process: Run) -> None:
     ("words", "named"),
     [
         (["explain", "--nope"], "pagelens explain --help"),
+        (["explain", "--machine"], "pagelens explain --help"),
+        (["machines", "detect", "--output"], "pagelens machines detect --help"),
+        (["explain", "--quiet=2", "a.trace"], "pagelens explain --help"),
         (["measure", "stream", "--trials", "many"], "pagelens measure stream --help"),
         (["machines", "shw"], "pagelens machines --help"),
     ],
@@ -52,6 +56,12 @@ def test_an_export_to_minus_is_on_standard_output(tmp_path: Path, pagelens: Run)
     assert in_file.returncode == printed.returncode == 0
     assert printed.stdout == file.read_text() != ""
     assert "standard output" in printed.stderr
+
+
+@pytest.mark.parametrize("words", [("machines", "show"), ("trace-export", GOLDEN, "-o", "-", "--machine")])
+def test_this_machine_has_a_name_like_others(words: tuple[str, ...], in_process: Run) -> None:
+    done = in_process(*words, HERE)
+    assert (done.returncode, done.stdout != "") == (0, True), done.stderr
 
 
 def test_a_full_file_system_at_the_lock_is_one_line(tmp_path: Path) -> None:

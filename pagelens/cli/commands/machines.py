@@ -12,6 +12,7 @@ from pagelens.errors import Failure, UsageError
 from pagelens.files import write_whole
 from pagelens.machine import (
     Machine,
+    choose_machine,
     list_lines,
     list_machines,
     load_machine,
@@ -76,12 +77,13 @@ def _list(as_json: bool) -> None:
 @app.command("show")
 def show_command(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A name that `pagelens machines` lists, or a .toml file.")
+        str,
+        typer.Argument(metavar="NAME", help="A name that is listed, this-machine, or a .toml file."),
     ],
     as_json: Json = False,
 ) -> None:
     """Draw a machine, and list what is stated of it, with units and sources."""
-    machine = load_machine(name)
+    machine = choose_machine(name).machine
     if as_json:
         _print_json(_summary(machine) | {"values": _values(machine)})
         return

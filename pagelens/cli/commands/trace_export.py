@@ -13,7 +13,7 @@ from pagelens.cli.options import Seed
 from pagelens.errors import UsageError
 from pagelens.files import write_whole
 from pagelens.frames import DEFAULT_HISTORY, Node, find_policy, parse_history
-from pagelens.machine import load_machine
+from pagelens.machine import choose_machine
 from pagelens.replay import FORMATS, page_table, physical_lines, write_lines, write_v2p
 from pagelens.units import format_count
 
@@ -78,7 +78,7 @@ def trace_export(
     if form == "v2p" and lines:
         raise UsageError("--lines: has no effect on v2p, which lists pages; leave it out")
     placing = find_policy(policy, "--policy")
-    chosen = load_machine(machine)
+    chosen = choose_machine(machine).machine
     chosen.require_linux_pages("write")
     workload = open_trace(file)
     placed_on = Node(chosen, seed, node, history=parse_history(history), job_bytes=workload.footprint_bytes)
