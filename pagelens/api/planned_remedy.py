@@ -7,10 +7,12 @@ from pagelens.accesses.trace import TraceWorkload
 from pagelens.accesses.workload import Workload
 from pagelens.explain import Explanation
 from pagelens.machine import Machine
-from pagelens.place import build_nodes_plan, write_plan
+from pagelens.place import Plan, build_nodes_plan, write_plan
 
 NAME = "plan.toml"
 PLANNED = ("interleave", "weighted")  # remedies of one object that change no code
+CLOSE = "close"  # a remedy of the whole program: its threads are bound
+_RUNTIMES = ("libgomp.", "libomp.", "libiomp5.")  # of OpenMP
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ def nodes_under(kind: str, machine: Machine) -> list[int]:
 def write_nodes_plan(
     explanation: Explanation, program: Workload, machine: Machine, directory: Path
 ) -> PlannedRemedy | None:
-    """Write a plan of the first remedy for one object that gains and that a plan can apply.
+    """Write a plan of the first remedy that gains and that a plan can apply: for one object, or `CLOSE`.
 
     Returns None if there is none, as for declared workloads and machines of one NUMA node.
     """
@@ -42,10 +44,19 @@ def write_nodes_plan(
         return None
     for remedy in explanation.remedies:
         kind, _, name = remedy.policy.partition(":")
-        if kind not in PLANNED or not name or remedy.verdict != "gains":
+        if remedy.verdict != "gains":
             continue
-        plan = build_nodes_plan(program, machine, {name: (kind, nodes_under(kind, machine))})
+        plan = None
+        if kind in PLANNED and name:
+            plan = build_nodes_plan(program, machine, {name: (kind, nodes_under(kind, machine))})
+        elif kind == CLOSE and _has_openmp(program):
+            plan = Plan(format=1, program=program.name, machine=machine.name, threads="close")
         if plan is not None:
             write_plan(plan, directory / NAME)
             return PlannedRemedy(remedy.policy, directory / NAME)
     return None
+
+
+def _has_openmp(program: TraceWorkload) -> bool:
+    names = [Path(module.path).name for module in program.trace.modules]
+    return any(name.startswith(_RUNTIMES) for name in names)

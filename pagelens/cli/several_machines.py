@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pagelens.accesses import JobWorkload, TraceRequest, TraceWorkload, Workload
 from pagelens.api import Ensemble, explain
-from pagelens.cli.source import OUTPUT, Source, choose_source, name_of, name_of_declared
+from pagelens.cli.source import OUTPUT, Source, check_side_by_side, choose_source, name_of, name_of_declared
 from pagelens.errors import Interrupted, PagelensError, UsageError
 from pagelens.explain import Explanation, write_outputs
 from pagelens.machine import HERE, choose_machine
@@ -85,6 +85,7 @@ def explain_on(
             with choose_source(
                 "explain", request, workload, size, machine, ranks, None, folder, quiet, smallest=smallest
             ) as source:
+                check_side_by_side(source.program)
                 if isinstance(source.program, TraceWorkload):
                     request = replace(request, command=[str(source.program.path)])
                 elif isinstance(source.program, JobWorkload):

@@ -313,11 +313,6 @@ def _opened(target: Sequence[str], cut_of: CutOf | None, machine: Machine, quiet
             raise UsageError(f"{target[0]}: is a trace, and {other} behind it is none; leave it out")
     in_order: list[str | os.PathLike[str]] = [*sorted(target, key=_numbers_apart)]
     job = traces(in_order, machine, progress=not quiet)
-    if (gap := job.gap) is not None:
-        raise UsageError(
-            f"{in_order[gap.before]} ended {format_time(gap.seconds, 2)} before {in_order[gap.after]} began, "
-            "so these are no ranks of a job, which run side by side; explain each trace alone"
-        )
     if job.may_be_in_turn:
         print(
             f"pagelens: these {len(target)} traces are of different programs, and are taken to run side by "
@@ -325,6 +320,16 @@ def _opened(target: Sequence[str], cut_of: CutOf | None, machine: Machine, quiet
             file=sys.stderr,
         )
     return job
+
+
+def check_side_by_side(program: Workload) -> None:
+    """Raise UsageError for a job of traces whose programs ran one after another."""
+    if isinstance(program, JobWorkload) and (gap := program.gap) is not None:
+        before, after = (program.traces[number].path for number in (gap.before, gap.after))
+        raise UsageError(
+            f"{before} ended {format_time(gap.seconds, 2)} before {after} began, so these are no ranks of a "
+            "job, which run side by side; explain each trace alone"
+        )
 
 
 def _numbers_apart(name: str) -> list[tuple[bool, int, str]]:

@@ -11,7 +11,7 @@ from .outputs import (
     write_nodes as write_nodes,
     write_outputs as write_outputs,
 )
-from .plan import read_plan as read_plan, write_plan as write_plan
+from .plan import Plan as Plan, read_plan as read_plan, write_plan as write_plan
 from .plan_builder import build_nodes_plan as build_nodes_plan
 from .policies import ALL_FAST as ALL_FAST, OURS as OURS
 from .profile import profiled_cut as profiled_cut

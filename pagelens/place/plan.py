@@ -173,7 +173,7 @@ class PlannedObject(Table):
 
 
 class Plan(Table):
-    """The plan: which objects of a program lie in fast memory, or on which NUMA nodes.
+    """The plan: which objects of a program lie in fast memory, or on which NUMA nodes, and where threads run.
 
     If any object is of the fast tier, all others lie in slow memory. Otherwise they lie where the kernel puts
     them.
@@ -186,6 +186,10 @@ class Plan(Table):
         default=NO_LIMIT,
         description="the fast memory for one process; no more is used at a time. It may be left out of a "
         "plan without fast objects",
+    )
+    threads: Literal["close", "spread"] | None = Field(
+        default=None,
+        description="how the threads of OpenMP are bound: one node after the other is filled, or all evenly",
     )
     modules: list[PlannedModule] = Field(default=[], description="files that call sites and variables lie in")
     objects: list[PlannedObject] = Field(default=[])
@@ -240,10 +244,12 @@ def write_plan(plan: Plan, path: str | Path) -> None:
 def plan_text(plan: Plan) -> str:
     """Return the text of a plan's file. Raises UsageError for a plan that could not be read again."""
     document = tomlkit.document()
-    document.add(tomlkit.comment("Written by pagelens place; pagelens run --plan reads it."))
+    document.add(tomlkit.comment("Written by pagelens; pagelens run --plan reads it."))
     document["format"], document["program"], document["machine"] = plan.format, plan.program, plan.machine
     if plan.capacity != NO_LIMIT:
         document["capacity"] = _size(plan.capacity)
+    if plan.threads is not None:
+        document["threads"] = plan.threads
     parts = [tomlkit.dumps(document)]
     # Tables are written one by one, because a document of 10,000 tables takes tomlkit minutes.
     parts += [_table("modules", module.model_dump()) for module in plan.modules]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import NoReturn
 
 from pagelens.accesses.program import locate
 from pagelens.run.preload import LARGE, SMALL_BYTES, Pages, Preload
-from pagelens.run.program import start
+from pagelens.run.program import start, tell
+from pagelens.run.thread_binding import binding_note
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ def run_program(words: Sequence[str], request: Request) -> NoReturn:
 
 
 def _settings(program: Path, request: Request) -> Preload:
+    plan, threads = _planned(program, request)
     return Preload(
         pages=request.pages,
         large=request.large,
@@ -51,7 +54,8 @@ def _settings(program: Path, request: Request) -> Preload:
         report=request.report or request.json or bool(request.output),
         json=request.json,
         output=request.output,
-        plan=_plan(program, request),
+        plan=plan,
+        threads=threads,
     )
 
 
@@ -84,9 +88,16 @@ def _in_virtual_machine() -> bool:
     return in_virtual_machine()
 
 
-def _plan(program: Path, request: Request) -> Path | None:
+def _planned(program: Path, request: Request) -> tuple[Path | None, str | None]:
+    """Return the file of the plan's objects, and how it binds threads."""
     if request.plan is None:
-        return None
-    from pagelens.run.plan_handover import hand_over
+        return None, None
+    from pagelens.place.plan import read_plan
+    from pagelens.run.plan_handover import objects_file
 
-    return hand_over(request.plan, program, request.fast_node, request.slow_node)
+    plan = read_plan(request.plan)
+    if plan.threads is not None:
+        tell(f"--plan: {binding_note(plan.threads, os.environ)}")
+        if not plan.objects:
+            return None, plan.threads
+    return objects_file(plan, request.plan, program, request.fast_node, request.slow_node), plan.threads

@@ -28,7 +28,19 @@ def hand_over(
     If nothing of the plan is possible here, say so on stderr and return None. Raises UsageError for a file
     that is no plan, and for more fast memory than there is. Raises Failure.
     """
-    plan, system = read_plan(plan_path), system or System()
+    return objects_file(read_plan(plan_path), plan_path, program, fast_node, slow_node, system)
+
+
+def objects_file(
+    plan: Plan,
+    plan_path: Path,
+    program: Path,
+    fast_node: int | None,
+    slow_node: int | None,
+    system: System | None = None,
+) -> Path | None:
+    """Do what `hand_over` does, with a plan that was read from that file."""
+    system = system or System()
     _check_nodes(plan, plan_path, system)
     only_nodes = bool(plan.nodes) and all(planned.tier != "fast" for planned in plan.objects)
     tiers = NO_TIERS if only_nodes else _tiers(system, fast_node, slow_node)

@@ -9,6 +9,7 @@ from pathlib import Path
 from pagelens import _core
 from pagelens.accesses.preloading import preloaded
 from pagelens.errors import Failure
+from pagelens.run.thread_binding import binding_variables
 
 LARGE = 128 << 10  # glibc's DEFAULT_MMAP_THRESHOLD: from there on it maps blocks by themselves
 LEAST_LARGE = 4096
@@ -47,6 +48,7 @@ class Preload:
     json: bool = False
     output: str = ""  # file of the report; empty: stderr
     plan: Path | None = None  # pagelens/run/plan_file.py
+    threads: str | None = None  # how those of OpenMP are bound (pagelens/run/thread_binding.py)
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:
         """Return the environment for the program that this process will become. Raises Failure."""
@@ -69,6 +71,7 @@ class Preload:
         tunables = before.get(_TUNABLES, "")
         if self.pages is not None and _TUNABLE not in tunables:
             changed[_TUNABLES] = ":".join(filter(None, [tunables, f"{_TUNABLE}={_ADVISED}"]))
+        changed |= binding_variables(self.threads, before)
         return {name: value for name, value in {**before, **changed}.items() if value or name != _PLAN}
 
 

@@ -5,7 +5,10 @@ import io
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from machine_roles import CXL_NODE, TWO_SOCKETS
@@ -13,7 +16,7 @@ from run_library import PROGRAMS, build
 from small_machine import TWO_NODES
 
 import pagelens as pl
-from pagelens.api.planned_remedy import NAME, nodes_under
+from pagelens.api.planned_remedy import NAME, nodes_under, write_nodes_plan
 from pagelens.cli.main import main
 from pagelens.lab.guest import Guest
 from pagelens.lab.initramfs import Initramfs
@@ -86,6 +89,23 @@ def test_weighted_takes_the_memories_without_cores_too(traced: tuple[Path, str])
         plan = build_nodes_plan(workload, machine, placed)
         assert plan is not None
         assert (plan.objects[0].policy, plan.objects[0].nodes) == (kind, nodes)
+
+
+def test_threads_that_gain_close_together_have_a_plan_in_openmp_alone(
+    compile_c: Callable[..., Path], traced: tuple[Path, str], tmp_path: Path
+) -> None:
+    program = compile_c("""
+        #include <omp.h>
+        int main(void) { return omp_get_max_threads() < 1; }
+    """, "-fopenmp")  # fmt: skip
+    pl.record([program], tmp_path / "omp.trace", progress=False)
+    gains: Any = SimpleNamespace(remedies=[SimpleNamespace(policy="close", verdict="gains")])
+    machine = load_machine(TWO_SOCKETS)
+    planned = write_nodes_plan(gains, pl.trace(tmp_path / "omp.trace"), machine, tmp_path)
+    assert planned is not None
+    assert "Apply close with" in planned.sentence
+    assert read_plan(planned.path).threads == "close"
+    assert write_nodes_plan(gains, pl.trace(traced[0]), machine, tmp_path) is None
 
 
 @pytest.mark.long

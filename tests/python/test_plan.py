@@ -248,5 +248,5 @@ def test_what_is_no_frame(text: str) -> None:
 
 def test_the_text_is_for_people(tmp_path: Path) -> None:
     text = plan_text(read(TEXT, tmp_path))
-    assert text.startswith("# Written by pagelens place; pagelens run --plan reads it.\nformat = 1\n")
+    assert text.startswith("# Written by pagelens; pagelens run --plan reads it.\nformat = 1\n")
     assert '[[objects]]\nname = "table (hydro)"\nvariable = "hydro!table"\nbytes = "3000000B"\n' in text

@@ -377,6 +377,23 @@ def test_another_build_is_found_by_its_symbols(run_planned: Callable[..., Any], 
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "bound", "said"),
+    [
+        ({}, "close cores", "threads of OpenMP run bound: OMP_PROC_BIND=close OMP_PLACES=cores"),
+        ({"OMP_PLACES": "sockets"}, "- sockets", "threads = 'close': OMP_PLACES=sockets is set, and decides"),
+    ],
+)
+def test_threads_are_bound_as_planned_unless_the_user_has_bound_them(
+    pagelens: Run, tmp_path: Path, given: dict[str, str], bound: str, said: str
+) -> None:
+    write_plan(Plan(format=1, program="sh", machine="any", threads="close"), tmp_path / "plan.toml")
+    shown = "echo ${OMP_PROC_BIND--} ${OMP_PLACES--}"
+    done = pagelens("run", "--plan", "plan.toml", "--", "/bin/sh", "-c", shown, env=given)
+    assert (done.returncode, done.stdout) == (0, f"{bound}\n")
+    assert done.stderr == f"pagelens run: --plan: {said}\n"
+
+
 def test_a_plan_of_another_program_is_said_to_be(program: Path, tmp_path: Path) -> None:
     plan = plan_of(program, planned("mesh", *returns(program, "take_mesh")), build_id="ab12")
     other = tmp_path / "other"

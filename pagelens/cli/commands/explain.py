@@ -41,7 +41,14 @@ from pagelens.cli.options import (
     WorkloadName,
 )
 from pagelens.cli.several_machines import explain_on, how_elsewhere, machine_names
-from pagelens.cli.source import Source, check_cores, choose_source, refused_once, trace_for_job
+from pagelens.cli.source import (
+    Source,
+    check_cores,
+    check_side_by_side,
+    choose_source,
+    refused_once,
+    trace_for_job,
+)
 from pagelens.cli.text.explain import render_terminal
 from pagelens.cli.text.several_machines import render_machines
 from pagelens.cli.text.tables import wrap
@@ -288,6 +295,7 @@ def explain_command(
         is_here=taken.is_here,
     )  # fmt: skip
     with chosen_source as source:
+        check_side_by_side(source.program)
         choose_phase(phase, source.program, "--phase")  # for an error that names the option
         stopped, beside = None, None
         if timed:
