@@ -21,6 +21,7 @@ struct FileMapping {
     std::uint64_t begin, end, offset;  // bytes
     std::string path;
     bool shared = false;
+    std::uint64_t device = 0, inode = 0;
 };
 
 std::optional<FileMapping> parse_mapping(const std::string& text);
@@ -33,15 +34,23 @@ class PageCacheNumbers {
   public:
     // Returns the page at byte `offset` of a file, or nothing if that is not a regular file.
     std::optional<std::uint64_t> of_descriptor(int descriptor, std::uint64_t offset);
-    std::optional<std::uint64_t> of_path(const std::string& path, std::uint64_t offset);
-    // Returns the files that were numbered since the last call.
+    // A file that has lost its name, and shared memory that never had one, are known by what the
+    // mapping says.
+    std::optional<std::uint64_t> of_mapping(const FileMapping& mapping);
+    // Returns page 0 of the memory that a process shows to the children that it forks. `id`: unlike
+    // that of any other process.
+    std::uint64_t of_memory(std::uint64_t id);
+    // Returns the files that were numbered since the last call, or since name_anew().
     std::vector<FileDefinition> take_new();
+    // All files are new again: for the trace of another process.
+    void name_anew();
     // Around a fork (Tracer::hold_locks()).
     void lock() { mutex_.lock(); }
     void unlock() { mutex_.unlock(); }
 
   private:
     std::optional<std::uint64_t> number(const struct stat& file, std::uint64_t offset);
+    std::uint64_t number(std::uint64_t device, std::uint64_t inode);
 
     std::mutex mutex_;
     std::map<std::pair<dev_t, ino_t>, std::uint64_t> files_;  // the how-manieth

@@ -39,13 +39,23 @@ void vectors(const iovec* buffers, std::uint64_t count, std::uint64_t bytes,
     }
 }
 
+// Anonymous memory that processes share is a file without a name, which the mapping's line tells.
+void present_shared(AddressSpace& space, std::uint64_t begin,
+                    const std::function<void(const Event&)>& emit) {
+    std::vector<FileMapping> mappings = read_mappings("/proc/self/maps");
+    std::erase_if(mappings, [begin](const FileMapping& mapping) {
+        return begin < mapping.begin || begin >= mapping.end || !mapping.shared;
+    });
+    present_files(space, mappings, emit);
+}
+
 }  // namespace
 
 void present_files(AddressSpace& space, const std::vector<FileMapping>& mappings,
                    const std::function<void(const Event&)>& emit) {
     for (const FileMapping& mapping : mappings) {
         if (mapping.begin < space.guest_base) continue;
-        if (const auto first = space.page_cache.of_path(mapping.path, mapping.offset))
+        if (const auto first = space.page_cache.of_mapping(mapping))
             emit(pages(EventKind::map_file, mapping.begin - space.guest_base,
                        mapping.end - mapping.begin,
                        *first | (mapping.shared ? shared_mapping : 0)));
@@ -82,7 +92,10 @@ void page_events(const SystemCall& call, std::int64_t result, AddressSpace& spac
         case nr::mmap:
             space.advice.assign(value / page_bytes, end_page(argument[1]), false);
             if (argument[3] & MAP_FIXED) emit(pages(EventKind::unmap, value, argument[1]));
-            if (argument[3] & MAP_ANONYMOUS) break;
+            if (argument[3] & MAP_ANONYMOUS) {
+                if (is_shared(argument[3])) present_shared(space, space.guest_base + value, emit);
+                break;
+            }
             if (const auto first =
                     space.page_cache.of_descriptor(static_cast<int>(argument[4]), argument[5]))
                 emit(pages(EventKind::map_file, value, argument[1],

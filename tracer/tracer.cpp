@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -28,6 +29,11 @@ Tracer::Tracer(Options options, std::vector<std::string> command, const Engine& 
       engine_(engine),
       space_{.guest_base = engine.guest_base} {
     open_session();
+}
+
+std::uint64_t Tracer::new_memory_id() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(now.count()) ^ static_cast<std::uint64_t>(getpid()) << 40;
 }
 
 void Tracer::open_session() {
@@ -388,7 +394,9 @@ void Tracer::begin_in_child(unsigned index) {
     files_known_ = false;
     budget_used_ = finished_ = false;
     open_session();
+    space_.page_cache.name_anew();
     begin_thread(index);
+    know_inherited(table_.vcpus[index]);
     know_advice(table_.vcpus[index]);
 }
 

@@ -131,7 +131,10 @@ class Tracer {
     void forget_pages(Vcpu& vcpu);
     void know_heap(std::uint64_t program_break);
     void know_files(Vcpu& vcpu);
-    // A child of fork has the advice that its parent gave the kernel.
+    static std::uint64_t new_memory_id();
+    // A child of fork has its parent's memory until it writes there, as if it had mapped a file.
+    void know_inherited(Vcpu& vcpu);
+    // It also has the advice that its parent gave the kernel.
     void know_advice(Vcpu& vcpu);
     std::uint64_t accesses_of_work() const;
     std::uint64_t budget_left();
@@ -149,6 +152,8 @@ class Tracer {
     const std::vector<std::string> command_;
     const Engine engine_;
     AddressSpace space_;
+    std::uint64_t memory_id_ =
+        new_memory_id();        // of this process, by which children of fork know it
     bool files_known_ = false;  // in this session: those that memory showed when it began
     // Hidden: where it is declared only, that is not so by itself, and costs a load an access.
     [[gnu::visibility("hidden")]] static VcpuTable table_;

@@ -12,6 +12,7 @@
 
 #include "core/accesses/meeting.hpp"
 #include "tracer/doorbell.hpp"
+#include "tracer/inherited.hpp"
 #include "tracer/system_calls.hpp"
 #include "tracer/tracer.hpp"
 
@@ -152,6 +153,19 @@ void Tracer::know_files(Vcpu& vcpu) {
         make_room(vcpu, event_words);
         vcpu.push(event);
     });
+}
+
+void Tracer::know_inherited(Vcpu& vcpu) {
+    const std::uint64_t memory = space_.page_cache.of_memory(memory_id_);
+    const std::uint64_t first = space_.guest_base / page_bytes;
+    define_files();
+    for (const PageRun& run : pages_in_memory("/proc/self")) {
+        if (run.first < first || engine_.owns(run.first * page_bytes)) continue;
+        const std::uint64_t page = run.first - first;
+        make_room(vcpu, event_words);
+        vcpu.push(Event{EventKind::map_file, page, run.count, memory | page});
+    }
+    memory_id_ = new_memory_id();  // of what this process shows to its own children
 }
 
 void Tracer::know_advice(Vcpu& vcpu) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -130,6 +131,11 @@ TEST_CASE("a mapping of a file shows the same pages of the page cache by every n
     CHECK(kernel.space.page_cache.take_new().empty());
     CHECK(parse_mapping("1000-2000 rw-s 00000000 00:01 12 /dev/shm/segment")->shared);
     CHECK_FALSE(parse_mapping("1000-2000 rw-p 00000000 00:01 12 /some/file")->shared);
+    // A file without a name, as of a shared mapping of no file.
+    const auto nameless = *parse_mapping("1000-2000 rw-s 00002000 00:0a 12 /none (deleted)");
+    CHECK(nameless.device == makedev(0, 10));
+    CHECK(nameless.inode == 12);
+    CHECK(*kernel.space.page_cache.of_mapping(nameless) % (std::uint64_t{1} << file_bits) == 2);
     for (const int descriptor : {first, second, third}) close(descriptor);
     CHECK(shown(kernel, third, 0).empty());  // it was closed since
 }

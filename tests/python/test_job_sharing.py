@@ -20,7 +20,8 @@ from pagelens.explain.words import bound_in_words
 from pagelens.host.process_binding import binding_in_words, read_list, write_list
 from pagelens.machine import RankLoad, modelled_times
 
-PAGES = 256  # of the file that the program maps
+PAGES = 256  # of the file that the program maps, and of each array of inherited.c
+LINES, SWEEPS = PAGES * 64, 4  # of inherited.c
 
 
 @pytest.mark.parametrize("how", ["shared", "private"])
@@ -42,6 +43,24 @@ def test_processes_that_map_one_file_share_its_pages(
     # A trace alone is what it was: each copy writes pages of its own.
     assert len(open_trace(paths[0]).compile(model, FRAME_BITS).pages) == len(alone[0].pages)
     assert job.traces[0].footprint_bytes >= PAGES << FRAME_BITS
+
+
+def test_children_of_fork_share_what_their_parent_wrote(built: Callable[..., Path], tmp_path: Path) -> None:
+    """They read it from the same frames. Memory that nobody has written is the page of zeros."""
+    trace_program(TraceRequest([str(built("inherited"))], str(tmp_path / "%p.trace"), follow_exec=True))
+    parent, *children = sorted(tmp_path.glob("*.trace"))
+    assert len(children) == 2
+    model, job = machine(TWO_SOCKETS), traces(children)
+    for trace in job.traces:
+        zeros = trace.survey.lines_of_zero_page
+        assert SWEEPS * LINES <= zeros < 1.1 * SWEEPS * LINES
+    alone = sum(len(trace.compile(model, FRAME_BITS).pages) for trace in job.traces)
+    assert 2 * PAGES <= alone - len(job.compile(model, FRAME_BITS).pages) < 3 * PAGES
+    # The parent has the memory that all share, too.
+    with_parent = traces([parent, *children]).compile(model, FRAME_BITS)
+    assert len(with_parent.pages) < alone - 2 * PAGES + len(
+        open_trace(parent).compile(model, FRAME_BITS).pages
+    )
 
 
 def busy(path: Path, instructions: int) -> Path:

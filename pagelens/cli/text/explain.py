@@ -64,7 +64,7 @@ def _conclusion(e: Explanation, elsewhere: Sequence[str]) -> Iterator[str]:
 
 def _distributions(e: Explanation) -> Iterator[str]:
     p = e.program
-    shared = f" and {format_size(p.shared_bytes)} of files" if p.shared_bytes else ""
+    shared = f" and {format_size(p.shared_bytes)} of shared pages" if p.shared_bytes else ""
     copies = f"{p.ranks} {'copies' if p.job is None else 'ranks'} of " if p.ranks > 1 else ""
     yield from textwrap.wrap(
         f"{p.name} on {e.machine.title}: {copies}{format_size(p.footprint_bytes)}{shared}, "
