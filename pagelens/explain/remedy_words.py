@@ -54,7 +54,13 @@ def harm_in_words(remedies: Sequence[RemedyGain]) -> list[str]:
     if not slower:
         return []
     which = ", ".join(f"'{r.policy}' ({_cost(r)})" for r in slower)
-    return [f"With these remedies the program would take longer: {which}."]
+    sentences = [f"With these remedies the program would take longer: {which}."]
+    if any(r.policy.partition(":")[0] == "touch" for r in slower):
+        sentences.append(
+            "Under 'touch', the loop that initialises still runs as traced: a thread alone then writes to "
+            "other nodes, which a parallel loop does not. --phase explains a marked region without it."
+        )
+    return sentences
 
 
 def unknown_in_words(remedies: Sequence[RemedyGain], nodes: int, by_stretches: float) -> list[str]:

@@ -12,7 +12,7 @@ from pagelens.explain.cause_words import interaction_in_words, why_fresh_is_slow
 from pagelens.explain.conclusion import _no_effect, _node, _one_numa_node, _out_of_reach, _size, conclude
 from pagelens.explain.distributions import AS_FAST
 from pagelens.explain.model import Distribution, Explanation
-from pagelens.explain.remedy_words import advice, other_order
+from pagelens.explain.remedy_words import advice, harm_in_words, other_order
 from pagelens.explain.words import as_long, few_nodes_note
 from pagelens.machine.cores import Spread
 from pagelens.values.quantities import Sourced
@@ -312,6 +312,15 @@ def test_what_makes_an_indifferent_program_slower_is_said() -> None:
     found = explain(dataclasses.replace(ensemble, tables=tables)).conclusion
     assert not found.placement_matters
     assert "With these remedies the program would take longer: '2m' (9.0x as long)." in found.sentences
+
+
+@pytest.mark.parametrize("policy", ["touch", "touch:field", "interleave"])
+def test_what_the_model_of_a_parallel_first_touch_lacks_is_said_where_it_costs(policy: str) -> None:
+    remedy = explain(synthetic.ensemble(nodes=4)).remedies[0]
+    said = harm_in_words([remedy.model_copy(update={"policy": policy, "verdict": "costs"})])
+    assert any("the loop that initialises still runs as traced" in sentence for sentence in said) == (
+        policy != "interleave"
+    )
 
 
 def test_a_phase_is_explained_alone() -> None:
