@@ -271,6 +271,12 @@ def test_the_report_says_why_an_interval_is_wider_than_the_nodes_lie_apart(expla
     assert said in render_html(explanation.model_copy(update={"sample": sample}))
 
 
+def test_figures_and_tables_scroll_on_a_narrow_screen(report: str) -> None:
+    """Squeezed into the width of a telephone, a figure's text is some 5 pixels high."""
+    for wide, within in (("<svg", "<figure"), ("<table", "<table")):
+        assert report.count(f'<div class="scroll">{wide}') == report.count(within) > 0
+
+
 def test_figures_are_whole_svg_with_names_of_their_own(explanation: Explanation) -> None:
     drawings = draw_all(explanation)
     assert list(drawings) == ["distribution", "misses", "attribution", "objects", "slots", "remedies"]
