@@ -75,7 +75,7 @@ def test_counters_in_lines_of_their_own_stay(
 
 
 def test_explain_names_the_object_and_what_it_costs(
-    traced: Callable[[int], TraceWorkload], machine: Machine
+    traced: Callable[[int], TraceWorkload], machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = traced(8)
     ensemble = pl.simulate(
@@ -114,6 +114,8 @@ def test_explain_names_the_object_and_what_it_costs(
     assert "take these lines from each other" in report
     for text in (terminal, report):
         assert "a thread that was done before another one began shares nothing with it here" in text
+    monkeypatch.setenv("COLUMNS", "50")
+    assert max(map(len, render_terminal(explained).splitlines())) <= 50
     (bounded,) = _bounded(BoundsRecord(least_s=1, most_s=1.01), explained.machine, explained.program)
     assert "and every line that threads take from each other from the farthest NUMA node, the" in bounded
 

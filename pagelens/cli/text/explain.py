@@ -236,11 +236,11 @@ def _numa(e: Explanation) -> Iterator[str]:
     shares = shares_in_words([known.share for known in found.objects])
     for known, name, share in zip(found.objects, names, shares, strict=False):
         yield f"  {name:<{width}} {format_share(known.remote_share):>9} {share:>13}"
-    yield "  How long memories and directions of links are busy (modelled):"
+    yield from _heading("  How long memories and directions of links are busy (modelled):", "    ")
     for part in found.parts[:_TOP]:
         yield f"  {part.name:<{width}} {format_time(part.busy_s):>9}"
     if found.shared:
-        yield "  Lines that threads take from each other (counted):"
+        yield from _heading("  Lines that threads take from each other (counted):", "    ")
         yield f"  {'object':<{width}} {'taken':>9} {'share':>13}"
         names = shorten_objects([shared.name for shared in found.shared[:_TOP]], width)
         shares = shares_in_words([shared.share for shared in found.shared])
