@@ -22,7 +22,8 @@ def compare(a: Result, b: Result, threshold: float = DEFAULT_THRESHOLD) -> Diffe
     """Compare B with A. Raises UsageError if their kinds differ, or if one is no result."""
     (kind_a, name_a, of_a), (kind_b, name_b, of_b) = _found(a, "A"), _found(b, "B")
     if kind_a != kind_b:
-        raise UsageError(f"{name_b}: is a {kind_b}, and {name_a} a {kind_a}; compare two of one kind")
+        of_each = [f"an {kind}" if kind == "explanation" else f"a {kind}" for kind in (kind_b, kind_a)]
+        raise UsageError(f"{name_b}: is {of_each[0]}, and {name_a} {of_each[1]}; compare two of one kind")
     names = name_a, name_b
     match kind_a:
         case "trace":

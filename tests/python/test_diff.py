@@ -302,6 +302,7 @@ def test_what_cannot_be_compared(in_process: Run, tmp_path: Path, text: str, sai
 
 def test_two_kinds_and_no_files(in_process: Run, tmp_path: Path) -> None:
     assert "is a trace, and" in in_process("diff", SAVED, GOLDEN).stderr
+    assert "is an explanation, and" in in_process("diff", GOLDEN, SAVED).stderr
     assert "the folder has no explanation.json or measure.json" in in_process("diff", tmp_path, SAVED).stderr
     assert "there is no such file" in in_process("diff", "nowhere", SAVED).stderr
 
