@@ -7,8 +7,9 @@ NEARLY from that of each machine that is replayed. Otherwise it counts what the 
 the difference between both in the sample; a line of DRAM costs the same on both.
 
 In the same way a node counts what another node counts (`Reference`), if the sample takes nearly as long on
-both. The sample has no DRAM: nodes whose time depends on its rows are replayed. It has all pages, and so the
-NUMA nodes that its lines go between.
+both. The sample has all pages, and so the NUMA nodes that its lines go between. It has no DRAM. Where rows of
+DRAM could decide the time, the sample of a node is a third of the stretches instead, with all their lines, if
+caches are large. Else the node is replayed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +59,8 @@ class Reference:
     node: int
     alike: str | None  # nodes with the same frames count the same (`Placement.alike`)
     whole: NodeCounts
-    sample: NodeCounts | None  # None where a sample cannot say how long a node takes
+    sample: NodeCounts | None  # None where a sample cannot say how long a node takes, or saves little
+    of_stretches: bool = False  # the sample is some stretches, and not an eighth of the lines
 
     def of(self, sample: NodeCounts, times: NodeTimes) -> NodeCounts | None:
         """Return the counts of a node from its sample, or None if they cannot be told from it.
@@ -68,6 +70,8 @@ class Reference:
         """
         whole, its = self.whole, self.sample
         assert its is not None
+        if self.of_stretches:
+            return self._of_stretches(sample, times)
         if not is_fair(whole.whole, its.whole) or self.could_hide(its, times) > NEARLY:
             return None
         own = shifted(whole.whole, its.whole, sample.whole)
@@ -91,6 +95,24 @@ class Reference:
             left_out=shifted(whole.left_out, its.left_out, sample.left_out),
             object_reads=reads,
             object_writes=writes,
+            huge_pages=sample.huge_pages,
+            small_fallbacks=sample.small_fallbacks,
+            numa=numa,
+        )
+
+    def _of_stretches(self, sample: NodeCounts, times: NodeTimes) -> NodeCounts | None:
+        whole, its = self.whole, self.sample
+        assert its is not None
+        own = shifted_by_stretches(whole.whole, its.whole, sample.whole)
+        numa = shifted_lines(whole.numa, its.numa, sample.numa)
+        if not _are_near(times(whole.whole.with_row(0), whole.numa), times(own.with_row(0), numa)):
+            return None
+        return replace(
+            whole,
+            whole=own,
+            left_out=shifted_by_stretches(whole.left_out, its.whole, sample.whole),
+            object_reads=np.maximum(whole.object_reads + sample.object_reads - its.object_reads, 0.0),
+            object_writes=np.maximum(whole.object_writes + sample.object_writes - its.object_writes, 0.0),
             huge_pages=sample.huge_pages,
             small_fallbacks=sample.small_fallbacks,
             numa=numa,
@@ -161,6 +183,19 @@ def shifted(replayed: Estimates, its_sample: Estimates, sample: Estimates) -> Es
         more = np.divide(moved, lines, out=np.ones_like(lines), where=lines > 0)
         rows.append({name: values * more for name, values in row.items()})
     return Estimates(replayed.phase, counts, rows)
+
+
+def shifted_by_stretches(replayed: Estimates, before: Estimates, after: Estimates) -> Estimates:
+    """Return what a node counts, from a replay of another one and the same stretches of both, by phase."""
+
+    def moved(counts: Counts, its: Counts, own: Counts) -> Counts:
+        return {
+            name: np.maximum(values + (own[name] - its[name])[replayed.phase], 0.0)
+            for name, values in counts.items()
+        }
+
+    rows = [moved(*of) for of in zip(replayed.rows, before.rows, after.rows, strict=True)]
+    return Estimates(replayed.phase, moved(replayed.counts, before.counts, after.counts), rows)
 
 
 def _lines(of: Estimates) -> Counts:

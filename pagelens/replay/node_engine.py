@@ -137,8 +137,10 @@ class NodeEngine:
     def reference(self, placement: Placement, cancel: _core.CancelFlag) -> Reference | None:
         """Return what other nodes are compared with, or None where a sample cannot say how long one takes.
 
-        A sample has no rows of DRAM. It saves nothing for a short program, and little where the kernel moves
-        pages or threads, because how fast each node is without that takes a replay.
+        An eighth of the lines has no rows of DRAM. Where these could decide the time, the sample is a third
+        of the stretches if caches are refilled before each, which makes stretches dear; else there is none.
+        A sample saves nothing for a short program, and little where the kernel moves pages or threads,
+        because how fast each node is without that takes a replay.
         """
         if _is_by_the_clock(placement):
             return None
@@ -147,8 +149,8 @@ class NodeEngine:
             return None
         whole = placed.replay((), self._rows)
         decide = nearly_equal.rows_decide(whole.whole, whole.numa, placed.times_with)
-        sample = None if decide else placed.sample()
-        return Reference(placement.node, placement.alike, whole, sample)
+        sample = placed.sample() if not decide else placed.some_stretches() if placed.refilled else None
+        return Reference(placement.node, placement.alike, whole, sample, decide)
 
     def run_like(self, placement: Placement, like: Reference, cancel: _core.CancelFlag) -> Run:
         """Replay a sample, and all lines only if the sample takes another time than that of `like`."""
@@ -157,7 +159,8 @@ class NodeEngine:
         if placement.node == like.node or placement.alike == like.alike is not None:
             near = like.whole
         elif like.sample is not None:
-            near = like.of(placed.sample(), placed.times_with)
+            sample = placed.some_stretches() if like.of_stretches else placed.sample()
+            near = like.of(sample, placed.times_with)
         if near is None:
             return self.run(placement, (), cancel)
         counts = near.whole.with_row(0)
@@ -263,7 +266,13 @@ class _Placed:
 
     def replay(self, without: tuple[str, ...], rows: tuple[bool, ...]) -> NodeCounts:
         """Replay without some mechanisms. DRAM has row conflicts or not, as each of `rows` says."""
-        return self._once((without, rows), lambda: self._replayed(without, rows))
+        return self._once((without, rows), lambda: self._replayed(self._parts, without, rows))
+
+    def some_stretches(self) -> NodeCounts:
+        """Replay a third of the stretches, with all their lines."""
+        engine = self._engine
+        parts = engine._programs.some_stretches(self._placement.offset_bytes, self._cancel)
+        return self._once("stretches", lambda: self._replayed(parts, (), engine._rows))
 
     def _once(self, what: object, make: Callable[[], NodeCounts]) -> NodeCounts:
         """Return what `make` counts. It runs once for all nodes on which the job has the same frames."""
@@ -275,12 +284,12 @@ class _Placed:
                 kept[key] = make()
             return kept[key]
 
-    def _replayed(self, without: tuple[str, ...], rows: tuple[bool, ...]) -> NodeCounts:
+    def _replayed(self, parts: Parts, without: tuple[str, ...], rows: tuple[bool, ...]) -> NodeCounts:
         engine = self._engine
         counted = replay_node(
-            self._parts,
+            parts,
             self._placement.frames,
-            node_model(self.machine, without, rows, engine._seed, self._parts.writes_at_once),
+            node_model(self.machine, without, rows, engine._seed, parts.writes_at_once),
             ranks=engine._ranks,
             numa=self._numa,
             cancel=self._cancel,
@@ -291,6 +300,11 @@ class _Placed:
     def in_stretches(self) -> bool:
         """Whether only stretches of the program are simulated."""
         return self._parts.in_stretches
+
+    @property
+    def refilled(self) -> bool:
+        """Whether a stretch refills the caches."""
+        return self._parts.refilled
 
     def sample(self) -> NodeCounts:
         """Replay an eighth of the lines, without DRAM. Lines between NUMA nodes are scaled to all lines."""

@@ -203,6 +203,11 @@ class Parts:
         return any(period for period, *_ in self.excerpts)
 
     @property
+    def refilled(self) -> bool:
+        """Whether a stretch refills the caches, which takes longer than the stretch itself."""
+        return any(recalled > REFILLED_ABOVE for *_, recalled in self.excerpts)
+
+    @property
     def writes_at_once(self) -> bool:
         """Whether lines count as written when they become dirty.
 
@@ -227,15 +232,25 @@ def simulated_parts(
     if stretches_of_interval is None:
         cleared = [ranks * int(of_phase) for of_phase in np.asarray(_core.moved_by_phase(whole))[:, 3]]
     chosen = excerpts(machine, moved, ranks * whole.threads, stretches_of_interval, cleared)
+    return Parts(_excerpted(whole, machine, ranks, chosen), chosen)
+
+
+def every_third(chosen: Excerpts) -> Excerpts:
+    """Return a third of the stretches of each phase, and at least one: the second of three each time."""
+    return [(3 * period, stretch, warm_up, period + begin, recalled) if period else (0, 0, 0, 0, 0)
+            for period, stretch, warm_up, begin, recalled in chosen]  # fmt: skip
+
+
+def _excerpted(whole: _core.Program, machine: Machine, ranks: int, chosen: Excerpts) -> _core.Program:
     if not any(period for period, *_ in chosen):
-        return Parts(whole, chosen)
+        return whole
     groups = []
     if any(recalled > REFILLED_ABOVE for *_, recalled in chosen):
         sharing = (
             (machine.l3.shared_by or machine.cores.count) if machine.l3 is not None else machine.l2.shared_by
         )
         groups = (_used_cores(machine, ranks * whole.threads)[: whole.threads] // sharing.value).tolist()
-    return Parts(_core.excerpted(whole, ranks, chosen, groups), chosen)
+    return _core.excerpted(whole, ranks, chosen, groups)
 
 
 @dataclass(frozen=True)
@@ -254,10 +269,22 @@ class NodePrograms:
         self._workload, self._machine, self._ranks = workload, machine, ranks
         self._lock = threading.Lock()
         self._made: dict[int, _Made] = {}  # by offset
+        self._some: dict[int, Parts] = {}  # by offset
 
     def parts(self, offset_bytes: int = 0, cancel: _core.CancelFlag | None = None) -> Parts:
         """Return the parts with the arrays at that offset (`Workload.compile`). Any thread may call this."""
         return self._of(offset_bytes, cancel).parts
+
+    def some_stretches(self, offset_bytes: int, cancel: _core.CancelFlag | None = None) -> Parts:
+        """Return the parts with a third of their stretches. Any thread may call this."""
+        chosen = every_third(self.parts(offset_bytes, cancel).excerpts)
+        with self._lock:
+            if offset_bytes not in self._some:
+                whole = self._workload.lines_in_order(self._machine, offset_bytes, cancel)
+                first, _ = first_fetches(whole, self._ranks, chosen)
+                program = _excerpted(whole, self._machine, self._ranks, chosen)
+                self._some[offset_bytes] = Parts(program, chosen, first)
+            return self._some[offset_bytes]
 
     def changed(
         self, offset_bytes: int, change: Callable[[_core.Program], _core.Program], cancel: _core.CancelFlag

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from machine_roles import EXCLUSIVE_L3, SNOOP_FILTER, TWO_SOCKETS
 
-from pagelens._core import CancelFlag
+from pagelens._core import CancelFlag, cache_counter_names, replay_node
 from pagelens.accesses.declared import declared
 from pagelens.frames import Node, find_policy, policies
 from pagelens.machine import Machine, load_machine
@@ -20,6 +20,7 @@ MEBIBYTE = 1 << 20
 # Small caches, so that a short program is simulated in stretches. With one way, L3 costs much.
 SMALL = {"cores.count": 2, "l2.size": "64 KiB", "l3.size": "1056 KiB", "snoop_filter.sets": 64}
 DIRECT_MAPPED = {**SMALL, "l3.size": "1536 KiB", "l3.ways": 1, "snoop_filter.ways": 1}
+BOTH_DECIDE = {**SMALL, "cores.instructions_per_cycle": 1.1}  # cores and DRAM take about as long
 SLOW_CORES = {**SMALL, "cores.instructions_per_cycle": 0.5}
 
 
@@ -141,7 +142,72 @@ def on_two_nodes(
 
 def test_nodes_are_replayed_if_their_rows_could_decide_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation, first, second = on_two_nodes("shallow", "random", SMALL)
-    monkeypatch.setattr(_Placed, "sample", lambda _: pytest.fail("a sample was replayed"))
+    for sample in ("sample", "some_stretches"):
+        monkeypatch.setattr(_Placed, sample, lambda _: pytest.fail("a sample was replayed"))
+    reference = simulation.reference(first, CancelFlag())
+    assert reference is not None
+    assert_same(simulation.run_like(second, reference, CancelFlag()), simulation.run(second))
+
+
+@pytest.fixture
+def _refilled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets caches be refilled before a stretch, as large ones are."""
+    monkeypatch.setattr(whole_node, "REFILLED_ABOVE", 0)
+    monkeypatch.setattr(_Placed, "sample", lambda _: pytest.fail("an eighth of the lines was replayed"))
+
+
+@pytest.mark.usefixtures("_refilled")
+def test_nodes_whose_rows_could_decide_are_estimated_from_some_stretches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulation, first, second = on_two_nodes("stencil", "random", BOTH_DECIDE)
+    reference = simulation.reference(first, CancelFlag())
+    assert reference is not None
+    assert reference.sample is not None
+    assert reference.sample.simulated < 0.5 * reference.whole.simulated
+    replayed = simulation.run(second)
+    monkeypatch.setattr(_Placed, "replay", lambda *_: pytest.fail("all stretches were replayed"))
+    estimated = simulation.run_like(second, reference, CancelFlag())
+    assert estimated.times.time_s.sum() == pytest.approx(replayed.times.time_s.sum(), rel=0.01)
+    assert estimated.object_accesses.sum() == pytest.approx(replayed.object_accesses.sum(), rel=0.01)
+    assert estimated.left_out is not None
+    assert replayed.left_out is not None
+    spread, expected = (np.std(of.times.time_s) for of in (estimated.left_out, replayed.left_out))
+    assert spread == pytest.approx(expected, rel=0.2)
+    assert list(estimated.counts) == list(replayed.counts)
+
+
+@pytest.mark.usefixtures("_refilled")
+def test_some_stretches_are_every_third_of_all() -> None:
+    """Caches are filled before a stretch, so it counts what it counts among all of them."""
+    simulation, placement, _ = on_two_nodes("cg", "contiguous", SMALL)
+    assert isinstance(simulation._engine, NodeEngine)
+    programs = simulation._engine._programs
+
+    def misses(parts: whole_node.Parts) -> dict[tuple[int, int], int]:
+        model = whole_node.node_model(simulation.machine)
+        found = replay_node(
+            parts.program, placement.frames, model, ranks=1, excerpts=parts.excerpts,
+            refilled_above=whole_node.REFILLED_ABOVE, cancel=CancelFlag(),
+        )  # fmt: skip
+        of_each = np.asarray(found.caches)[:, cache_counter_names().index("l3_misses")]
+        return {
+            (int(row[0]), int(row[1])): n
+            for row, n in zip(np.asarray(found.stretches), of_each.tolist(), strict=True)
+        }
+
+    of_all, some = misses(programs.parts()), misses(programs.some_stretches(0))
+    whole = [phase for phase, (period, *_) in enumerate(programs.parts().excerpts) if period == 0]
+    thirds = {(phase, n // 3): of_all[phase, n] for phase, n in of_all if phase in whole or n % 3 == 1}
+    assert some.keys() == thirds.keys()
+    assert len(thirds) > 1
+    for stretch, count in some.items():
+        assert count == pytest.approx(thirds[stretch], rel=0.02)
+
+
+@pytest.mark.usefixtures("_refilled")
+def test_nodes_are_replayed_if_some_stretches_take_another_time() -> None:
+    simulation, first, second = on_two_nodes("shallow", "random", SMALL)
     reference = simulation.reference(first, CancelFlag())
     assert reference is not None
     assert_same(simulation.run_like(second, reference, CancelFlag()), simulation.run(second))
@@ -198,6 +264,7 @@ def test_a_node_is_replayed_if_its_lines_go_between_other_sockets() -> None:
     simulation, placement, reference = on_sockets("stencil")
     numa = reference.whole.numa
     assert numa is not None
+    assert reference.sample is not None
     other_way = replace(numa, reads=numa.reads[..., ::-1])
     whole, its = (replace(counts, numa=other_way) for counts in (reference.whole, reference.sample))
     there = replace(reference, whole=whole, sample=its)
