@@ -78,8 +78,8 @@ class ProgramRecord(Record):
         description="that of the traced instructions; null if declared, or if the trace does not say",
     )
     shared_bytes: int = Field(
-        description="counted: bytes that the ranks share: files that the program reads through mappings, and memory "
-        "that a forked process has of its parent"
+        description="counted: bytes that the ranks share: files that the program reads through mappings, "
+        "and memory that a forked process has of its parent"
     )
     share_of_zero_page: float = Field(
         description="counted: share of the lines that are of anonymous memory which was never written until "
