@@ -60,6 +60,10 @@ def describe(result: TraceResult, request: TraceRequest) -> Iterator[str]:
         yield f"not traced: {', '.join(named[:3])}{more}; --follow-exec traces children"
 
 
+# How the names of programs begin that start the ranks of a job.
+LAUNCHERS = ("mpirun", "mpiexec", "orterun", "prterun", "srun")
+
+
 def _left_out(result: TraceResult) -> str | None:
     """Return a line if others than the first program made the most accesses, or a share that counts.
 
@@ -76,6 +80,13 @@ def _left_out(result: TraceResult) -> str | None:
     if kept is None or (kept is result.programs[0] and kept.accesses >= (1 - FEW) * made):
         return None
     share = f" ({kept.accesses / made:.0%})" if made else ""
+    launcher = Path(result.programs[0].program).name
+    if launcher.startswith(LAUNCHERS):
+        return (
+            f"{result.path} is the trace of one rank of {Path(kept.program).name}, which made the most "
+            f"accesses{share}; for one report of all ranks, put pagelens behind the launcher: {launcher} ... "
+            "pagelens explain -- ./app"
+        )
     return (
         f"{result.path} is the trace of {Path(kept.program).name}, which made the most accesses{share} of "
         f"the {len(result.programs)} processes and programs that ran; --follow-exec keeps a trace of each, "

@@ -327,6 +327,16 @@ def test_forks_that_ran_side_by_side_are_kept_together(
         assert set(kept) == {"app.trace", "app.process-7.trace"}
 
 
+def test_a_launcher_that_is_traced_itself_is_told_how_to_report_all_ranks(tmp_path: Path) -> None:
+    programs = processes(
+        tmp_path, (1, "/bin/mpirun.openmpi", 1, 0, 9), (2, "app", 60, 2, 7), (3, "app", 39, 4, 8)
+    )
+    result = TraceResult(tmp_path / "app.trace", 0, programs=programs, kept=programs[1])
+    [line] = trace_notes.describe(result, TraceRequest(["mpirun"], "app.trace"))
+    assert "of one rank of app, which made the most accesses (60%)" in line
+    assert "mpirun.openmpi ... pagelens explain -- ./app" in line
+
+
 @pytest.mark.parametrize(
     ("made", "together"),
     [
