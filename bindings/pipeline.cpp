@@ -104,6 +104,7 @@ void register_pipeline(nb::module_& m) {
         .def_rw("retire_width", &PipelineShape::retire_width)
         .def_rw("scheduler", &PipelineShape::scheduler)
         .def_rw("vector_scheduler", &PipelineShape::vector_scheduler)
+        .def_rw("integer_results", &PipelineShape::integer_results)
         .def_rw("load_ports", &PipelineShape::load_ports)
         .def_rw("vector_load_ports", &PipelineShape::vector_load_ports)
         .def_rw("store_ports", &PipelineShape::store_ports)

@@ -117,6 +117,7 @@ class Pipeline {
           dispatch_(shape.width),
           retire_(shape.retire_width),
           left_(std::max(1u, shape.window), 0),
+          given_back_(shape.integer_results, 0),
           answered_(std::max(1u, shape.outstanding), 0) {
         for (std::size_t i = 0; i < code_registers; ++i) values_[i].of = ++value_;
         values_[nothing] = {};
@@ -129,6 +130,9 @@ class Pipeline {
         Scheduler* const scheduler = scheduler_of(one);
         Cycle& left = left_[number_++ % left_.size()];
         Cycle begin = std::max(fetched_, left);
+        const std::size_t results = integer_results(one);
+        if (results > 0)  // as many instructions before, its register was still taken
+            begin = std::max(begin, given_back_[(taken_ + results - 1) % given_back_.size()]);
         if (scheduler != nullptr) begin = scheduler->room(std::max(begin, dispatch_.at()));
         begin = dispatch_.take(begin, one.slots);
         Cycle address = begin + 1;
@@ -175,6 +179,7 @@ class Pipeline {
         rename(one);
         if (scheduler != nullptr) scheduler->enter(leaves);
         left = retire_.take(whole, one.slots);
+        for (std::size_t i = 0; i < results; ++i) given_back_[taken_++ % given_back_.size()] = left;
         if (!foreseen) fetched_ = std::max(fetched_, done + shape_.mispredict_cycles);
         return left;
     }
@@ -195,6 +200,18 @@ class Pipeline {
     static bool is_copy(const CodeInstruction& one) {
         return one.operation == Operation::none && one.load == Access::none &&
                one.store == Access::none;
+    }
+    // The registers that an instruction takes until it leaves. A copy shares one, and so do zeros.
+    // What is loaded only to be used at once takes one, too.
+    [[nodiscard]] std::size_t integer_results(const CodeInstruction& one) const {
+        if (given_back_.empty()) return 0;
+        if (is_copy(one) && (one.origin != nothing || one.constant == 0)) return 0;
+        const auto results =
+            std::count_if(one.results.begin(), one.results.end(),
+                          [](std::uint8_t r) { return r != 0 && r <= last_general; });
+        if (results == 0 && one.load == Access::integer && one.operation != Operation::none)
+            return 1;
+        return static_cast<std::size_t>(results);
     }
     // Copies of registers wait for nothing.
     Scheduler* scheduler_of(const CodeInstruction& one) {
@@ -259,7 +276,9 @@ class Pipeline {
     std::array<Cycle, operations> next_{};  // when a unit that is not pipelined is free
     Scheduler scheduler_, vector_scheduler_;
     InOrder dispatch_, retire_;
-    std::vector<Cycle> left_;      // of the last `window` instructions: when they left it
+    std::vector<Cycle> left_;  // of the last `window` instructions: when they left it
+    std::vector<Cycle>
+        given_back_;               // of the last `integer_results`: when their registers were free
     std::vector<Cycle> answered_;  // of the last `outstanding` slow accesses
     std::array<Cycle, code_registers> ready_{}, ready_to_add_{};  // the latter to an fp_add
     std::array<Value, code_registers> values_{};
@@ -269,7 +288,7 @@ class Pipeline {
     };
     std::unordered_map<std::uint64_t, Memory> memory_;  // by key
     std::uint64_t value_ = 0;
-    std::size_t number_ = 0, missed_ = 0;
+    std::size_t number_ = 0, missed_ = 0, taken_ = 0;
     Cycle fetched_ = 0;
     float late_ = 0;  // part of a cycle of fetching
 };

@@ -21,6 +21,8 @@ namespace pagelens {
 inline constexpr unsigned code_registers =
     128;  // of the program, numbered by who decodes it; 0: none
 
+inline constexpr std::uint8_t last_general = 16;  // 1 to this are the general registers
+
 // The sources of a value beside a register.
 inline constexpr std::uint8_t nothing = 127;  // it is the constant itself
 inline constexpr std::uint8_t loaded = 126;   // the whole of what it loads
@@ -106,6 +108,7 @@ struct PipelineShape {
     unsigned window = 224;          // instructions in flight
     unsigned scheduler = 97;        // of these, those that wait for operands or a port
     unsigned vector_scheduler = 0;  // those on vector registers; 0: they share the other one
+    unsigned integer_results = 0;   // in flight, to general registers; 0: as many as the window has
     unsigned load_cycles = 4, vector_load_cycles = 6;
     unsigned forward_cycles =
         5;  // from a store's data to a load of them; longer for vectors, as loads

@@ -68,6 +68,11 @@ class Pipeline(Table):
     vector_scheduler: Sourced[Few] | None = Field(
         default=None, description="the same of vector operations, if they have entries of their own"
     )
+    integer_results: Sourced[Few] | None = Field(
+        default=None,
+        description="results to general registers in flight at most: the physical registers beyond those of "
+        "the program; without it, as many as the window has",
+    )
     decode_width: Sourced[Few] = Field(
         description="instructions decoded in a cycle that the cache of decoded ones does not hold"
     )
@@ -132,6 +137,7 @@ class Pipeline(Table):
         shape.width, shape.retire_width = width, self.retire_width.value
         shape.window, shape.scheduler = self.window.value, self.scheduler.value
         shape.vector_scheduler = 0 if self.vector_scheduler is None else self.vector_scheduler.value
+        shape.integer_results = 0 if self.integer_results is None else self.integer_results.value
         shape.load_cycles, shape.vector_load_cycles = self.load_cycles.value, self.vector_load_cycles.value
         shape.forward_cycles, shape.mispredict_cycles = (
             self.forward_cycles.value, self.mispredict_cycles.value,
@@ -149,9 +155,9 @@ class Pipeline(Table):
 
 # Fields that are plain numbers, for which other values can be tried.
 PIPELINE_NUMBERS = (
-    "window", "retire_width", "scheduler", "vector_scheduler", "decode_width", "op_cache", "code_cache",
-    "load_cycles", "vector_load_cycles", "forward_cycles", "add_to_add_cycles", "mispredict_cycles",
-    "load_misses",
+    "window", "retire_width", "scheduler", "vector_scheduler", "integer_results", "decode_width", "op_cache",
+    "code_cache", "load_cycles", "vector_load_cycles", "forward_cycles", "add_to_add_cycles",
+    "mispredict_cycles", "load_misses",
 )  # fmt: skip
 # The numbers are those of Operation in core/machine/pipeline.hpp, from 1 on.
 _OPERATIONS = (

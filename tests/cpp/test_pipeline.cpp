@@ -104,6 +104,26 @@ TEST_CASE("pipeline: a load whose address is the one before waits for it") {
     CHECK(cycles(chase, 1000, small_shape(), 300) == doctest::Approx(304'000).epsilon(0.01));
 }
 
+TEST_CASE("pipeline: results in flight are no more than there are registers for them") {
+    PipelineShape shape = small_shape();  // a window of 64
+    std::vector<CodeInstruction> round{load(1, 2)};
+    for (int i = 0; i < 15; ++i) round.push_back(add(0, 3));
+    const Code sums = code_of({round});  // 4 misses in the window, 16 results each
+    const double four = cycles(sums, 1000, shape, 1000);
+    CHECK(four == doctest::Approx(1000 * 1000 / 4).epsilon(0.05));
+    shape.integer_results = 64;
+    CHECK(cycles(sums, 1000, shape, 1000) == four);
+    shape.integer_results = 32;
+    CHECK(cycles(sums, 1000, shape, 1000) == doctest::Approx(2 * four).epsilon(0.05));
+    for (std::size_t i = 1; i < 16; ++i) round[i].load = Access::integer, round[i].results[0] = 0;
+    CHECK(cycles(code_of({round}), 1000, shape, 1000) == doctest::Approx(2 * four).epsilon(0.05));
+    for (std::size_t i = 1; i < 16; ++i) {  // results that are no general registers', and copies
+        round[i] = add(0, i % 2 == 0 ? last_general + 1 : 3);
+        if (i % 2 != 0) round[i].operation = Operation::none;
+    }
+    CHECK(cycles(code_of({round}), 1000, shape, 1000) == doctest::Approx(four).epsilon(0.05));
+}
+
 TEST_CASE("pipeline: additions may have each other's results sooner than other operations do") {
     CodeInstruction sum, copied, product;
     sum.operation = Operation::fp_add;
