@@ -23,6 +23,9 @@ from pagelens.ensemble.result import Ensemble
 Floats = NDArray[np.float64]
 Figure = Callable[[Mapping[str, Floats]], float]  # of each policy's times by node
 FEW = 16  # nodes; of as many the bootstrap's intervals hold what they should (tests/python/test_precision.py)
+# An interval over fewer nodes counts if it is so much narrower. Where the narrower of two is taken whatever
+# they say, it is often one that is too narrow by chance (docs/decisions/anytime.md).
+SURER = 0.5
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,11 @@ class Interval:
     value: float
     low: float
     high: float
+
+    @property
+    def width(self) -> float:
+        """The natural logarithm of the highest value over the lowest."""
+        return float(np.log(self.high / self.low)) if self.low > 0 else np.inf
 
 
 _TAILS = ((1 - statistics.CONFIDENCE) / 2, (1 + statistics.CONFIDENCE) / 2)
@@ -103,15 +111,16 @@ class Intervals:
     def gain(self, before: str, after: str, quantile: float) -> Interval:
         """Return a quantile of one policy's times over that of another's, over the nodes: 2 is twice as fast.
 
-        If one of them has fewer nodes, the narrower of two intervals is taken: that of the nodes that have
-        both, or that of each policy on its own nodes.
+        If one of them has fewer nodes, a median is that of each policy on its own nodes, or of the nodes that
+        have both if that is surer by `SURER`. A tail is always that of the nodes that have both, because few
+        nodes do not show their tail.
         """
         both = min(len(self.times[before]), len(self.times[after]))
         paired = self._gain_of(before, after, quantile, both)
-        if len(self.times[before]) == len(self.times[after]):
+        if len(self.times[before]) == len(self.times[after]) or quantile != 0.5:
             return paired
         apart = self._gain_apart(before, after, quantile)
-        return min(paired, apart, key=lambda of: of.high / of.low if of.low > 0 else np.inf)
+        return paired if paired.width < SURER * apart.width else apart
 
     def by_stretches(self, policy: str) -> float:
         """Return the error of the median by the choice of stretches: half of its interval, as a share."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pagelens.address.units import HUGE_PAGE_BITS
 from pagelens.ensemble import ROUNDS, Ensemble
 from pagelens.explain.distributions import totals_by_node
-from pagelens.explain.intervals import FEW, Interval, Intervals, relative_error
+from pagelens.explain.intervals import FEW, SURER, Interval, Intervals, relative_error
 from pagelens.explain.verdict import EQUAL, MATTERS
 from pagelens.explain.words import NODES_FOR_RARE
 from pagelens.statistics import CONFIDENCE, t_quantile
@@ -232,7 +232,7 @@ def _gain(of: Intervals, before: str, after: str, nodes: int | None) -> Interval
     both = min(len(x), len(y))
     ratios = x[:both] / y[:both]
     middle, apart = float(np.median(ratios)), [ratios]
-    if len(x) != len(y) and np.hypot(half_width(x), half_width(y)) < half_width(ratios):
+    if len(x) != len(y) and half_width(ratios) >= SURER * np.hypot(half_width(x), half_width(y)):
         middle, apart = float(np.median(x) / np.median(y)), [x, y]
     by_nodes = np.hypot.reduce([half_width(values, nodes) for values in apart])
     width = 1 + float(np.hypot(by_nodes, of.gain_by_stretches(before, after)))
