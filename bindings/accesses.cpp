@@ -381,6 +381,16 @@ void register_survey(nb::module_& m) {
             },
             "Pages in the order of their first write: uint64 [:, 2], first page and count.")
         .def_prop_ro(
+            "first_writers",
+            [](nb::handle_t<Survey> self) {
+                const auto& found = nb::cast<const Survey&>(self).first_writers;
+                static_assert(sizeof(FirstWriter) == 4 * sizeof(std::uint64_t));
+                return nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<2>>(
+                    found.data(), {found.size(), 4}, self);
+            },
+            "What writes pages first, as far as samples tell: uint64 [:, 4], object, id of the "
+            "code block, instruction in the block, pages.")
+        .def_prop_ro(
             "large_blocks",
             [](nb::handle_t<Survey> self) {
                 return view_ranges(nb::cast<const Survey&>(self).large_blocks, self);

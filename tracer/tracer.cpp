@@ -15,7 +15,7 @@ namespace pagelens {
 
 namespace {
 
-constexpr std::uint64_t instructions_per_stamp = 4096;
+constexpr std::uint64_t instructions_per_stamp = sample_instructions;
 constexpr std::uint64_t instructions_per_look = 1 << 16;  // at the budget
 constexpr std::uint64_t lines_per_look = 256;             // of a string operation
 

@@ -24,6 +24,7 @@ class Surveyor {
     Surveyor(const TraceReader& reader, const TraceWalk& walk, std::uint64_t moment_instructions)
         : walk_(walk),
           thread_load_(reader.threads().size()),
+          first_writers_(reader.samples(), reader.threads().size()),
           lines_of_thread_(reader.threads().size()),
           moment_(moment_instructions) {
         result_.instructions.resize(reader.threads().size());
@@ -43,6 +44,7 @@ class Surveyor {
         end_round(0);
         thread_load_.end_phase(phase_);
         result_.thread_loads = thread_load_.finish();
+        result_.first_writers = first_writers_.found();
         for (const auto& [begin, end] : large_blocks_ever_)
             result_.large_blocks.push_back(
                 {begin / page_bytes, (end - 1) / page_bytes + 1 - begin / page_bytes});
@@ -73,7 +75,7 @@ class Surveyor {
         its.lines_stored += stored;
     }
 
-    void map(PageState state, std::uint32_t page, ObjectIndex object, unsigned) {
+    void map(PageState state, std::uint32_t page, ObjectIndex object, unsigned thread) {
         if (owner(page) == unowned && !is_site(object)) {
             if (page >= owners_.size()) owners_.resize(walk_.pages().size(), unowned);
             owners_[page] = object;
@@ -82,6 +84,8 @@ class Surveyor {
         if (state != PageState::written) return read_file(walk_.pages()[page].cached);
         result_.peak_pages = std::max(result_.peak_pages, ++resident_);
         const std::uint64_t number = walk_.pages()[page].number;
+        const auto [from, until] = walk_.batch_instructions();
+        first_writers_.write(thread, from, until, number, object);
         auto& ranges = result_.first_writes;
         if (!ranges.empty() && ranges.back().first + ranges.back().count == number)
             ++ranges.back().count;
@@ -225,6 +229,7 @@ class Surveyor {
     const TraceWalk& walk_;
     Survey result_;
     ThreadLoad thread_load_;
+    FirstWriters first_writers_;
     std::vector<std::uint64_t> lines_of_thread_;  // since its last progress
     std::uint64_t resident_ = 0;                  // pages
     std::vector<bool> files_read_;

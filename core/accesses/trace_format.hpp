@@ -133,6 +133,10 @@ struct SampledAccess {
     friend bool operator==(const SampledAccess&, const SampledAccess&) = default;
 };
 
+// A sample ends with the first block that comes so many instructions after it begins, or earlier:
+// the tracer stamps events where one begins, and so often.
+inline constexpr std::uint64_t sample_instructions = 4096;
+
 // The instructions and accesses of a thread for a while.
 struct InstructionSample {
     std::uint64_t thread = 0;

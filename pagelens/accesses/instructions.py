@@ -333,6 +333,15 @@ def _offset(instruction: Any, name: str, operands: Any, load: bool, store: bool)
     return 0, 0
 
 
+def address_of(code: bytes, address: int, instruction: int) -> int:
+    """Return the address of an instruction of a block, which are counted from 0."""
+    import capstone
+
+    block = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64).disasm_lite(code, address)
+    begins = [begin for begin, _, _, _ in itertools.islice(block, instruction + 1)]
+    return begins[-1] if begins else address
+
+
 def names(code: bytes, address: int) -> Iterator[str]:
     """Yield each instruction as assembly, for a person who looks at a block."""
     import capstone

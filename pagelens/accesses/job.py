@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +17,7 @@ import numpy as np
 
 from pagelens import _core
 from pagelens._core import Program, RankPaths
+from pagelens.accesses.first_writers import FirstWriters
 from pagelens.accesses.rank_binding import binding_notes, cores_of_threads, crowding, helpers, parse_binding
 from pagelens.accesses.rank_meetings import NOWHERE, ends_before_others, never_come, united_places, waits
 from pagelens.accesses.rank_rounds import Floats, JobRounds, common_rounds, waiting_paths
@@ -125,6 +126,15 @@ class JobWorkload(Workload):
     def samples(self) -> SampledCode | None:  # type: ignore[override]
         """The decoded samples of all traces. They are decoded when they are first used."""
         return decode_samples([trace.sampled(self._phases_of(trace)) for trace in self.traces])
+
+    @cached_property
+    def first_writers(self) -> FirstWriters:  # type: ignore[override]
+        """The code that writes pages first in all traces, by object."""
+        found: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        for trace, numbers in zip(self.traces, self._object_numbers, strict=True):
+            for index, places in trace.first_writers.items():
+                found[numbers[index]].update(places)
+        return found
 
     @property
     def may_be_in_turn(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from pagelens import _core
 from pagelens._core import Program
+from pagelens.accesses.first_writers import FirstWriters, first_writers
 from pagelens.accesses.rank_meetings import strangers_warning
 from pagelens.accesses.region_names import region_text
 from pagelens.accesses.sampled_code import SampledCode, SampledTrace, decode_samples
@@ -103,7 +104,7 @@ class TraceWorkload(Workload):
         self.threads = max(1, trace.threads)
         # This comes before the names, which take a while, because it may refuse the trace.
         cut = cut_of(self) if cut_of is not None else None
-        modules = [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in trace.modules]
+        modules = _modules(trace)
         with Symbolizer(modules, self.warnings.append) as symbols:
             variables = symbols.variables(FRAME_BYTES)  # those that can have pages of their own
             trace.set_variables([(known.address, known.size) for known in variables])
@@ -147,6 +148,12 @@ class TraceWorkload(Workload):
     def samples(self) -> SampledCode | None:  # type: ignore[override]
         """The decoded samples. They are decoded when they are first used."""
         return decode_samples([self.sampled()])
+
+    @cached_property
+    def first_writers(self) -> FirstWriters:  # type: ignore[override]
+        """The code that writes pages first, by object. It is named when it is first used."""
+        with Symbolizer(_modules(self.trace)) as symbols:
+            return first_writers(self.trace, self.survey, symbols)
 
     def sampled(self, phases: Sequence[int] | None = None) -> SampledTrace:
         """Return what decodes the trace's samples. `phases` gives a job's number of each phase."""
@@ -281,6 +288,10 @@ class TraceWorkload(Workload):
 def _key(cut: Cut) -> tuple[tuple[PrivateCache, ...], int, int]:
     """Return a key that is equal for cuts with the same program."""
     return cut.machine.caches_below(FRAME_BITS), cut.intervals, cut.sets
+
+
+def _modules(trace: _core.Trace) -> list[LoadedModule]:
+    return [LoadedModule(m.path, m.build_id, m.base, m.start, m.size) for m in trace.modules]
 
 
 def _digest(path: Path, variables: Sequence[Variable], groups: Mapping[int, int]) -> str:

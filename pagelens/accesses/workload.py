@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from pagelens import _core
 from pagelens._core import Padding, Program
+from pagelens.accesses.first_writers import FirstWriters
 from pagelens.accesses.sampled_code import SampledCode
 from pagelens.address.units import FRAME_BYTES
 from pagelens.errors import UsageError
@@ -135,6 +137,7 @@ class Workload(ABC):
     warnings: list[str]
     samples: SampledCode | None = None  # samples of what a traced program executes
     has_samples: bool = False  # whether there are any, without decoding them
+    first_writers: FirstWriters = MappingProxyType({})  # as far as samples tell
     instruction_set: str | None = None  # of the traced instructions; None: none, or it is not known
     rank_load: RankLoad | None = None  # how unevenly ranks, or threads, are busy; None: all are alike
 

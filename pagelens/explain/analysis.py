@@ -102,7 +102,7 @@ def explain(
             timed,
             _simulated_share(ensemble),
             intervals.by_stretches(baseline),
-            next((of.shared for of in numa or () if of.policy == baseline), ()),
+            next((of for of in numa or () if of.policy == baseline), None),
         ),
         program=program,
         machine=machine,

@@ -19,13 +19,20 @@ from pagelens.explain.model import (
     Distribution,
     Explanation,
     MachineRecord,
+    NumaRecord,
     ProgramRecord,
     RemedyGain,
     ResourceRecord,
-    SharedObject,
     TimedRecord,
 )
-from pagelens.explain.remedy_words import advice, any_unsure, harm_in_words, other_order, unknown_in_words
+from pagelens.explain.remedy_words import (
+    advice,
+    any_unsure,
+    harm_in_words,
+    initialise_in_parallel,
+    other_order,
+    unknown_in_words,
+)
 from pagelens.explain.timed import beside, far_off
 from pagelens.explain.verdict import COVERED, MATTERS
 from pagelens.explain.words import (
@@ -68,16 +75,16 @@ def conclude(
     timed: TimedRecord | None = None,
     simulated: float = 1.0,
     by_stretches: float = 0.0,
-    shared: Sequence[SharedObject] = (),
+    numa: NumaRecord | None = None,
 ) -> Conclusion:
     """Return the sentences in the order in which a reader needs them.
 
     `simulated` is the share of the run's lines that was simulated, and `by_stretches` the error of the time
     by the choice of them, as a share. Few lines are a warning before the answer if this error is as large
-    as a difference that matters, and otherwise a note below. `shared` has the objects whose lines threads
-    take from each other under the baseline.
+    as a difference that matters, and otherwise a note below. `numa` is the record of the baseline.
     """
     base = next(d for d in distributions if d.policy == baseline)
+    shared = numa.shared if numa is not None else []
     few = _few_lines(simulated)
     warned, noted = (few, []) if by_stretches > MATTERS - 1 else ([], few)
     where = _node(machine.title.split("(")[0].split(",")[0].strip().removesuffix(" node"), program)
@@ -134,6 +141,7 @@ def conclude(
         causes += shared_in_words(cause, shared)
     # Whoever reads only the first lines has how much, how sure that is, what to do, and why.
     best, *others = advice(remedies)
+    others += initialise_in_parallel(remedies, numa)
     sentences = [*first, answer, *second, *spread, *_rare(base.nodes), best, *causes, *others]
     sentences += [
         *_one_numa_node(machine, base, distributions),

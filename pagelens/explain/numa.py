@@ -1,10 +1,12 @@
 """What the NUMA nodes of a machine cost a program: remote lines by object, and seconds by memory and link."""
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 
+from pagelens.accesses.workload import Workload
 from pagelens.ensemble.result import Ensemble
 from pagelens.explain.model import NumaObject, NumaPart, NumaRecord, SharedObject
 from pagelens.replay.node_engine import BALANCING
@@ -59,7 +61,7 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
         policy=policy,
         remote_share=float(remote / max(1.0, both.sum())),
         slow_share=float(both[:, slow].sum() / max(1.0, both.sum())) if slow else None,
-        objects=_objects(rows, float(remote) * nodes, slow),
+        objects=_objects(ensemble.workload, rows, float(remote) * nodes, slow),
         shared=_shared(rows, nodes),
         taken_at_no_cost=None
         if np.diagonal(topology.line_latency).all()
@@ -69,22 +71,34 @@ def _record(ensemble: Ensemble, policy: str, rows: pl.DataFrame) -> NumaRecord:
     )
 
 
-def _objects(rows: pl.DataFrame, remote: float, slow: Sequence[int]) -> Sequence[NumaObject]:
+def _objects(
+    workload: Workload, rows: pl.DataFrame, remote: float, slow: Sequence[int]
+) -> Sequence[NumaObject]:
     lines = pl.col("reads") + pl.col("writes")
     sums = rows.group_by("object").agg(
         lines.sum().alias("all"),
         lines.filter(pl.col("from") != pl.col("to")).sum().alias("remote"),
         lines.filter(pl.col("to").is_in(slow)).sum().alias("slow"),
     ).filter(pl.col("remote") > 0).sort(["remote", "object"], descending=[True, False])  # fmt: skip
+    written_by = _first_writers(workload)
     return [
         NumaObject(
             name=name,
+            first_written_by=written_by.get(name),
             remote_share=far / every,
             slow_share=in_slow / every if slow else None,
             share=far / max(1.0, remote),
         )
         for name, every, far, in_slow in sums.head(TOP_OBJECTS).iter_rows()
     ]
+
+
+def _first_writers(workload: Workload) -> dict[str, str]:
+    """Return by object the place in the code that writes most of its pages first."""
+    places: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for index, found in workload.first_writers.items():
+        places[workload.objects[index].name].update(found)
+    return {name: min(found, key=lambda of: (-found[of], of)) for name, found in places.items()}
 
 
 def _shared(rows: pl.DataFrame, nodes: int) -> list[SharedObject]:

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
-from pagelens.explain.model import RemedyGain
+from pagelens.explain.model import NumaRecord, RemedyGain
+from pagelens.explain.remedies import MOST_OBJECTS
 from pagelens.explain.verdict import MATTERS, surely_costs, surely_gains
 from pagelens.explain.words import few_nodes_note, times
+from pagelens.replay.numa import LEAST_FAR_SHARE
 
 
 def advice(remedies: Sequence[RemedyGain]) -> list[str]:
@@ -20,6 +22,20 @@ def advice(remedies: Sequence[RemedyGain]) -> list[str]:
     if not first.root or own is None:
         return [f"{best} {how}"]
     return [best, f"The best remedy without root is '{own.policy}' ({_short(own.title)}). {_gain(own)} {how}"]
+
+
+def initialise_in_parallel(remedies: Sequence[RemedyGain], numa: NumaRecord | None) -> list[str]:
+    """Name the code that has to change for the best remedy by first touch, as far as it is known."""
+    useful = (r.policy for r in remedies if r.verdict == "gains" and r.policy.partition(":")[0] == "touch")
+    if numa is None or (policy := next(useful, None)) is None:
+        return []
+    named = policy.partition(":")[2]
+    objects = [of for of in numa.objects if (of.name == named if named else of.share >= LEAST_FAR_SHARE)]
+    known = [of for of in objects[:MOST_OBJECTS] if of.first_written_by is not None]
+    each = [f"`{of.name}`, which {of.first_written_by} writes first" for of in known]
+    if not each:
+        return []
+    return [f"For '{policy}', let the threads that use an object initialise it: {'; '.join(each)}."]
 
 
 def other_order(remedies: Sequence[RemedyGain]) -> str:

@@ -105,7 +105,7 @@ def test_explain_names_the_object_and_what_it_costs(
         (),
         (),
         (),
-        shared=aged.shared,
+        numa=aged,
     )
     assert not alone.placement_matters
     assert named in " ".join(alone.sentences)

@@ -236,6 +236,11 @@ def _numa(e: Explanation) -> Iterator[str]:
     shares = shares_in_words([known.share for known in found.objects])
     for known, name, share in zip(found.objects, names, shares, strict=False):
         yield f"  {name:<{width}} {format_share(known.remote_share):>9} {share:>13}"
+        if known.first_written_by is not None:
+            written = f"first written by {known.first_written_by}"
+            yield from textwrap.wrap(
+                written, terminal_width(), initial_indent="    ", subsequent_indent="      "
+            )
     yield from _heading("  How long memories and directions of links are busy (modelled):", "    ")
     for part in found.parts[:_TOP]:
         yield f"  {part.name:<{width}} {format_time(part.busy_s):>9}"

@@ -91,6 +91,11 @@ class NumaObject(Record):
         default=None, description="the share of the object's lines on NUMA nodes of a lower tier of memory"
     )
     share: float = Field(description="the share of all such lines")
+    first_written_by: str | None = Field(
+        default=None,
+        description="the function and line that write most of the object's pages first, of the pages whose "
+        "first write lies in a sample of the trace; null if none does",
+    )
 
 
 class SharedObject(Record):
