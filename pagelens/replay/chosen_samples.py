@@ -36,13 +36,16 @@ def sample_weights(samples: Sequence[SampledRun], executed: Mapping[int, int]) -
     return weights
 
 
-def choose_samples(samples: Sequence[int], weights: Floats, lines: Floats, most: int) -> dict[int, float]:
-    """Return at most `most` of the samples, with the instructions that each stands for.
+def choose_samples(stand_for: Mapping[int, float], waits: Mapping[int, float], most: int) -> dict[int, float]:
+    """Return at most `most` of the samples, with the instructions that each stands for then.
 
-    `weights` has the instructions that all of them stand for, and `lines` the lines that cores may wait for.
+    `stand_for` gives the instructions that each of them stands for so far. `waits` gives the lines that a
+    core may wait for in each instruction of a sample.
     """
-    if len(samples) <= most:
-        return dict(zip(samples, weights.tolist(), strict=True))
+    if len(stand_for) <= most:
+        return dict(stand_for)
+    samples, weights = list(stand_for), np.array(list(stand_for.values()))
+    lines = weights * np.array([waits[sample] for sample in samples])
     chance = weights / weights.sum()
     if lines.sum() > 0:
         chance = (chance + lines / lines.sum()) / 2

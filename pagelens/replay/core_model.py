@@ -9,7 +9,7 @@ independent ones overlap. docs/core-model.md describes the model and its limits.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,21 +45,18 @@ class CoreModel:
         self._code, self._machine, self._pipeline = code, machine, machine.pipeline
         weights = sample_weights(code.samples, code.executed)
         whole = [s for s in range(len(code.samples)) if code.samples[s].instructions >= FEWEST_INSTRUCTIONS]
+        stand_for = dict(zip(whole, weights[whole].tolist(), strict=True))
         foreseen = _core.foreseen_branches(code.code, [sample.blocks for sample in code.samples])
         self._foreseen = foreseen
         self._lines = {s: foreseen_lines(code.samples[s]) for s in whole}
         waited = {s: self._lines[s].irregular.sum() / code.samples[s].instructions for s in whole}
 
-        def choose(samples: Sequence[int], most: int) -> dict[int, float]:
-            of_samples = weights[samples]
-            lines = of_samples * np.array([waited[s] for s in samples])
-            return choose_samples(samples, of_samples, lines, most)
-
-        chosen = [
-            choose([s for s in whole if code.samples[s].phase == phase], MOST_SAMPLES)
+        of_phases = [
+            {s: weight for s, weight in stand_for.items() if code.samples[s].phase == phase}
             for phase in range(phases)
         ]
-        every = choose(whole, MOST_SAMPLES)
+        chosen = [choose_samples(of_phase, waited, MOST_SAMPLES) for of_phase in of_phases]
+        every = choose_samples(stand_for, waited, MOST_SAMPLES)
         sizes, used = sizes_of_data(code), {*every, *itertools.chain.from_iterable(chosen)}
         self._served = {s: _farthest_level(machine, sizes[s]) for s in used}
         self._fetch = fetch_cycles(code, whole, weights[whole], machine)
@@ -71,7 +68,7 @@ class CoreModel:
         assert of_all is not None
         rows = [row if row is not None else of_all for row in found]
         self.times = CoreTimes(*(np.asarray(column) for column in zip(*rows, strict=True)))
-        self._few = choose(sorted(every), OF_CHANGE)
+        self._few = choose_samples(every, waited, OF_CHANGE)
 
     def on(self, changed: Machine) -> CoreTimes:
         """Return the times with another value of the machine.
