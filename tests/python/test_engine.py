@@ -20,6 +20,7 @@ needs_engine = pytest.mark.skipif(
     not (LIBRARIES / "libdynamorio.so").exists(), reason="no DynamoRIO; run make engine"
 )
 
+END, BEGAN = 21, 23  # fields of a trace (docs/trace-format.md)
 MIB_PAGES = 256
 MIB_LINES = 1 << 14
 
@@ -232,7 +233,7 @@ def test_instructions_that_dynamorio_does_not_know(
 
 
 def content(trace: Path) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Return the chunks of events (frame and payload), and the fields of all other chunks.
+    """Return the chunks of events (frame and payload), and the fields of all other chunks, without times.
 
     The threads of the tracer may differ in where these fields lie between the chunks.
     """
@@ -252,8 +253,28 @@ def content(trace: Path) -> tuple[list[tuple[bytes, bytes]], bytes]:
         if kind == 5:
             events.append((frame[4:], payload.raw))
         else:
-            others += payload.raw
+            others += without_times(payload.raw)
     return events, others
+
+
+def without_times(fields: bytes) -> bytes:
+    """Return the fields of a chunk without when the recording began and ended (docs/trace-format.md)."""
+    kept, at = b"", 0
+    while at < len(fields):
+        tag, begin, body = fields[at], at, at + 2
+        assert tag < 128
+        size, shift = fields[at + 1] & 127, 7
+        while fields[body - 1] >= 128:
+            size, shift, body = size | (fields[body] & 127) << shift, shift + 7, body + 1
+        at = body + size
+        if tag == END:
+            last = at - 1  # the last number is the time
+            while fields[last - 1] >= 128:
+                last -= 1
+            kept += fields[body:last]
+        elif tag != BEGAN:
+            kept += fields[begin:at]
+    return kept
 
 
 def trace_by_code(
