@@ -114,12 +114,14 @@ def shared_in_words(cause: AttributionRecord, shared: Sequence[SharedObject]) ->
 
 def page_faults_in_words(base: Distribution) -> list[str]:
     """Say what the first touches of pages cost, if the machine file has their price and it matters."""
-    share = base.resource("page faults").busy_s / base.mean_s
+    faults = base.resource("page faults")
+    share = faults.busy_s / base.mean_s
     if share <= MATTERS - 1:
         return []
+    beside = ", but something else takes longer meanwhile" if 2 * faults.bound_s < faults.busy_s else ""
     return [
-        f"Page faults take {percent(share)} of its time: the kernel maps each page when the program first "
-        "touches it, and clears it if it is new."
+        f"Page faults take {percent(share)} of its time{beside}: the kernel maps each page when the program "
+        "first touches it, and clears it if it is new."
     ]
 
 

@@ -28,6 +28,7 @@ CORRELATED = {
     "DDR": _OF_NODE,
 }
 HISTOGRAM_BINS = 24
+_ROUNDING = 1e-9
 AS_FAST = 1e-4  # runs whose times differ by less are as fast
 
 
@@ -142,17 +143,36 @@ def _resources(ensemble: Ensemble, policy: str) -> list[ResourceRecord]:
         "node", "phase"
     )  # fmt: skip
     busy = {name: rows[column].to_numpy() for name, column in RESOURCES.items()}
-    decides = np.argmax(np.stack(list(busy.values())), axis=0)
-    times, nodes = rows["time_s"].to_numpy(), ensemble.nodes_under(policy)
+    decided = bound(busy, rows["time_s"].to_numpy())
+    nodes = ensemble.nodes_under(policy)
     records = [
         ResourceRecord(
-            name=name,
-            busy_s=float(seconds.sum() / nodes),
-            bound_s=float(times[decides == number].sum() / nodes),
+            name=name, busy_s=float(seconds.sum() / nodes), bound_s=float(decided[name].sum() / nodes)
         )
-        for number, (name, seconds) in enumerate(busy.items())
+        for name, seconds in busy.items()
     ]
     return sorted((r for r in records if r.busy_s > 0), key=lambda r: (-r.busy_s, r.name))
+
+
+def bound(busy: Mapping[str, Floats], times: Floats) -> Mapping[str, Floats]:
+    """Return how much of the time of each phase each resource decides.
+
+    That is the whole phase for its busiest resource. Where the cores take longer than any resource is busy,
+    they decide it, and the phase is divided among what they do in turn: issue, kernel work, and waiting,
+    which is the rest.
+    """
+    stacked = np.stack(list(busy.values()))
+    decides = np.argmax(stacked, axis=0)
+    in_turn = times > (1 + _ROUNDING) * stacked.max(axis=0)
+    issue, faults = busy["issue"], busy["page faults"]
+    waits = np.maximum(times - issue - faults, 0.0)
+    # The rank with most instructions need not have most page faults: then both add up to more than the time.
+    share = times / np.maximum(issue + faults + waits, np.finfo(float).tiny)
+    of_cores = {"issue": share * issue, "page faults": share * faults, "latency": share * waits}
+    return {
+        name: np.where(in_turn, of_cores.get(name, 0.0), np.where(decides == number, times, 0.0))
+        for number, name in enumerate(busy)
+    }
 
 
 def of_phase(ensemble: Ensemble, rows: pl.DataFrame) -> pl.DataFrame:

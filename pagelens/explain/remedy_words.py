@@ -6,6 +6,7 @@ from pagelens.explain.model import NumaRecord, RemedyGain
 from pagelens.explain.remedies import MOST_OBJECTS
 from pagelens.explain.verdict import MATTERS, surely_costs, surely_gains
 from pagelens.explain.words import few_nodes_note, times
+from pagelens.frames import policies
 from pagelens.replay.numa import LEAST_FAR_SHARE
 
 
@@ -16,12 +17,20 @@ def advice(remedies: Sequence[RemedyGain]) -> list[str]:
         return ["No simulated remedy surely makes the program 2% faster."]
     first = useful[0]
     need = "needs root" if first.root else "needs no root"
-    how = "docs/remedies.md says how to apply it."
     best = f"The best remedy is '{first.policy}' ({_short(first.title)}), which {need}. {_gain(first)}"
     own = next((r for r in useful if not r.root), None)
     if not first.root or own is None:
-        return [f"{best} {how}"]
-    return [best, f"The best remedy without root is '{own.policy}' ({_short(own.title)}). {_gain(own)} {how}"]
+        return [f"{best} {_how(first)}"]
+    second = f"The best remedy without root is '{own.policy}' ({_short(own.title)}). {_gain(own)}"
+    return [best, f"{second} {_how(own)}"]
+
+
+def _how(remedy: RemedyGain) -> str:
+    """Say how to apply a remedy: by one command, if that is enough."""
+    known = policies[remedy.policy].remedy if remedy.policy in policies else None
+    if known is not None and known.command and not remedy.root:
+        return f"To apply it, run `{known.command}`."
+    return "docs/remedies.md says how to apply it."
 
 
 def initialise_in_parallel(remedies: Sequence[RemedyGain], numa: NumaRecord | None) -> list[str]:

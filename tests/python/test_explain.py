@@ -10,7 +10,7 @@ import synthetic
 from pagelens.explain import explain
 from pagelens.explain.cause_words import interaction_in_words, why_fresh_is_slower
 from pagelens.explain.conclusion import _no_effect, _node, _one_numa_node, _out_of_reach, _size, conclude
-from pagelens.explain.distributions import AS_FAST
+from pagelens.explain.distributions import AS_FAST, bound
 from pagelens.explain.model import Distribution, Explanation
 from pagelens.explain.remedy_words import advice, harm_in_words, other_order
 from pagelens.explain.words import as_long, few_nodes_note
@@ -343,6 +343,21 @@ def test_each_phase_is_decided_by_one_resource() -> None:
             assert {r.name for r in d.resources} <= {"issue", "latency", "fast memory", "DDR"}
         if phase == "solve" and d.policy == "random":
             assert d.resource("DDR").busy_s == d.resource("DDR").bound_s == pytest.approx(d.mean_s)
+
+
+def test_cores_that_do_one_thing_after_another_decide_what_no_resource_does() -> None:
+    """Issue and page faults add up: a memory that is busy for less than both limits nothing."""
+    busy = {
+        name: np.array([seconds, seconds])
+        for name, seconds in {"issue": 3.0, "page faults": 4.0, "latency": 1.0, "DDR": 5.0}.items()
+    }
+    found = bound(busy, np.array([7.5, 5.0]))  # the cores decide the first phase, and DDR the second
+    assert {name: seconds.tolist() for name, seconds in found.items()} == {
+        "issue": [3.0, 0.0],
+        "page faults": [4.0, 0.0],
+        "latency": [0.5, 0.0],
+        "DDR": [0.0, 5.0],
+    }
 
 
 def test_one_node_and_one_policy_are_enough() -> None:

@@ -124,12 +124,19 @@ def _gain(policy: str, median: tuple[float, ...], slow_nodes: tuple[float, ...],
     return RemedyGain(policy=policy, **figures, gain_worst=1.0, **texts, **more)
 
 
+@pytest.mark.parametrize("policy", ["shuffled", "interleave:field", "2m+offset-64k"])
+def test_a_remedy_that_takes_more_than_one_command_is_referred_to_its_page(policy: str) -> None:
+    [best] = advice([_gain(policy, (1.1, 1.1, 1.1), (1.1, 1.1, 1.1), gain_serial=1.1, verdict="gains")])
+    assert best.endswith("docs/remedies.md says how to apply it.")
+
+
 def test_what_is_said_of_a_remedy_is_what_decided_its_verdict() -> None:
     """A gain of slow nodes is no gain of the median node, whose interval holds 1 or lies below it."""
     slow = (1.06, 1.01, 1.11)
     [best] = advice([_gain("2m", (1.06, 0.99, 1.14), slow, gain_serial=1.05, verdict="gains")])
     assert "1.06x as fast on the slow nodes (95th percentile; 95% interval 1.01-1.11)" in best
     assert "on the median node 1.06x (0.99-1.14)" in best
+    assert best.endswith("To apply it, run `pagelens run --pages thp -- ./app`.")
     [harm] = harm_in_words([_gain("2m", (0.88, 0.8, 0.9), slow, gain_serial=0.88, verdict="costs")])
     assert "'2m' (1.14x as long, but 1.06x as fast on the slow nodes)" in harm
     apart = _gain("2m", (1.0, 1.0, 1.0), slow, gain_serial=1, gain_p95_serial=0.9, verdict="bounds disagree")

@@ -128,6 +128,8 @@ def test_the_commands_of_a_remedy_fit_the_host_and_the_job() -> None:
         assert remedy is not None
         return remedy.commands(JOB, host)
 
+    assert commands("2m") == ("pagelens run --pages 2m -- ./app",)
+    assert commands("2m", Host()) == ("pagelens run --pages thp -- ./app",)  # an empty pool gives no page
     assert commands("1g")[0] == "grubby --update-kernel=ALL --args='hugepagesz=1G hugepages=3'"
     assert commands("numa-fake")[0] == "grubby --update-kernel=ALL --args='numa=fake=6U'"
     assert commands("aged+zonesort", Host(numa_nodes=(0, 2)))[2:] == (

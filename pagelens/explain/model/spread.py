@@ -31,12 +31,15 @@ class Histogram(Record):
 class ResourceRecord(Record):
     """A resource of the time model: modelled, mean over the nodes.
 
-    A phase takes as long as its busiest resource.
+    A phase takes as long as its busiest resource, or as the cores, which do one thing after another.
     """
 
     name: str
     busy_s: float = Field(description="how long it is busy")
-    bound_s: float = Field(description="time of the phases that it decides; of all resources, the mean time")
+    bound_s: float = Field(
+        description="time that it decides; of all resources, the mean time. Where the cores decide it, they "
+        "share it by what they do in turn: issue, page faults and waiting"
+    )
 
 
 class Distribution(Record):

@@ -12,6 +12,7 @@ class HugePages(Remedy):
     """Uses `pagelens run --pages 2m` or `--pages thp`."""
 
     summary = "2 MiB pages"
+    command = "pagelens run --pages thp -- ./app"
 
     def run_options(self, job: Job, host: Host) -> RunOptions | str:
         """Take the pool if it has room for the whole job."""
@@ -22,8 +23,9 @@ class HugePages(Remedy):
         return "the pool has too few free pages of 2 MiB (vm.nr_hugepages), and transparent ones are off"
 
     def commands(self, job: Job, host: Host) -> tuple[str, ...]:
-        """Return how to run a program with it."""
-        return ("pagelens run --pages 2m -- ./app",)
+        """Return how to run a program with it: the pool is empty on most hosts."""
+        in_pool = host.free_pool_bytes.get(HUGE_PAGE_BYTES, 0) >= job.size_bytes
+        return ("pagelens run --pages 2m -- ./app" if in_pool else self.command,)
 
 
 POLICIES = (

@@ -16,11 +16,11 @@ LONGER = 100
 class Command(Remedy):
     """A command before the program's own, or an environment variable."""
 
-    prefix: str
+    command: str
 
     def commands(self, job: Job, host: Host) -> tuple[str, ...]:
         """Return how to run the program with it."""
-        return (f"{self.prefix} ./app",)
+        return (self.command,)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ POLICIES = (
         kernel_rule,
         numa=NumaRule("interleave"),
         costs=Costs(code="numactl --interleave, or mbind() on the object"),
-        remedy=Command("numactl --interleave=all"),
+        remedy=Command("numactl --interleave=all ./app"),
         compared=True,
         needs_nodes=True,
     ),
@@ -90,7 +90,7 @@ POLICIES = (
         kernel_rule,
         numa=NumaRule("weighted"),
         costs=Costs(root="weights in /sys/kernel/mm/mempolicy", code="numactl --weighted-interleave"),
-        remedy=Command("numactl --weighted-interleave=all"),
+        remedy=Command("numactl --weighted-interleave=all ./app"),
         needs_nodes=True,
     ),
     Policy(
@@ -111,7 +111,7 @@ POLICIES = (
         kernel_rule,
         numa=NumaRule(threads="close"),
         costs=Costs(code="OMP_PROC_BIND=close, or numactl --cpunodebind"),
-        remedy=Command("OMP_PROC_BIND=close OMP_PLACES=cores"),
+        remedy=Command("OMP_PROC_BIND=close OMP_PLACES=cores ./app"),
         compared=True,
         needs_nodes=True,
     ),

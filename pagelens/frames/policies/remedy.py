@@ -48,6 +48,7 @@ class Remedy:
     """
 
     summary = ""  # a few words for tables of `pagelens audit --probe`
+    command = ""  # runs ./app with it on most hosts, without root; empty if one command is not enough
 
     def run_options(self, job: Job, host: Host) -> RunOptions | str:
         """Return the options that apply it to one program, or the reason why this user cannot."""
