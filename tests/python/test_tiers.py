@@ -190,7 +190,7 @@ def test_the_machine_file_is_of_the_device_that_was_measured() -> None:
 @pytest.mark.parametrize(("processors", "cache"), [(108, 40 * MIB), (20, 1536 << 10), (304, 126 * MIB + 512)])
 def test_other_devices_have_a_machine_file_too(processors: int, cache: int) -> None:
     facts = Facts("another", False, processors, 1.4e9, cache, 40 << 30, 39 << 30)
-    text = machine_text(measure(NumpyDevice([9.0] * 5, [90.0] * 5, facts), 4096, 1, 1), 64 << 30)
+    text = machine_text(measure(NumpyDevice([900.0] * 5, [990.0] * 5, facts), 4096, 1, 1), 64 << 30)
     machine = parse_machine(text.encode(), f"{GPU}.toml")
     assert machine.l3 is not None
     assert 0 <= cache - machine.l3.size.value < 1024
