@@ -51,8 +51,7 @@ class FirstWriters {
     // By object, and of each object by block and instruction.
     [[nodiscard]] std::vector<FirstWriter> found() const {
         std::vector<FirstWriter> result;
-        for (const auto& [key, pages] : pages_)
-            result.push_back({key[0], key[1], key[2], pages});
+        for (const auto& [key, pages] : pages_) result.push_back({key[0], key[1], key[2], pages});
         return result;
     }
 

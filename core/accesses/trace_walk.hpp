@@ -330,7 +330,7 @@ class TraceWalk {
     // now, or absent.
     std::vector<std::uint32_t> here_;
     std::vector<std::uint32_t> known_;
-    std::vector<bool> waits_;                             // [thread] for other processes
+    std::vector<bool> waits_;  // [thread] for other processes
     std::pair<std::uint64_t, std::uint64_t> batch_instructions_;
     std::uint64_t touches_left_out_ = 0;                  // so far
     std::unordered_map<std::uint64_t, unsigned> phases_;  // id -> index
