@@ -20,8 +20,8 @@ class Gap(NamedTuple):
 
 
 def seconds_traced(trace: _core.Trace) -> float | None:
-    """Return how long the recording took by the clock, or None if the trace does not say."""
-    if trace.end is None or not trace.began or not trace.end.time:
+    """Return how long the recording took by the clock; None: it was set back, or the trace does not say."""
+    if trace.end is None or not trace.began or trace.end.time < trace.began:
         return None
     return (trace.end.time - trace.began) * _BY_CLOCK
 
@@ -34,9 +34,11 @@ def are_timed(traces: Sequence[_core.Trace]) -> bool:
 def first_gap(traces: Sequence[_core.Trace]) -> Gap | None:
     """Return a gap between processes that ran one after another, or None if they may have run side by side.
 
-    The ranks of an MPI job ran side by side. A process whose trace was cut by a budget went on.
+    The ranks of an MPI job ran side by side, and each has another number. A process whose trace was cut by a
+    budget went on.
     """
-    if not are_timed(traces) or all(trace.rank for trace in traces):
+    ranks = {trace.rank for trace in traces if trace.rank}
+    if not are_timed(traces) or len(ranks) == len(traces):
         return None
     in_order = sorted(range(len(traces)), key=lambda number: traces[number].began)
     last, end = in_order[0], 0.0

@@ -214,7 +214,9 @@ def timed(began: int, ended: int, kind: EndKind = EndKind.program, rank: str = "
         ([timed(1, 5), timed(2, 3), timed(6, 9)], (0, 2)),
         ([timed(1, 5, EndKind.budget), timed(6, 9)], None),  # which went on
         ([timed(1, 5, rank="0"), timed(6, 9, rank="1")], None),
+        ([timed(1, 5, rank="0"), timed(6, 9, rank="0")], (0, 1)),  # two jobs of one rank
         ([timed(1, 5), timed(0, 0)], None),  # of an older version
+        ([timed(5, 1), timed(6, 9)], None),  # the clock was set back meanwhile
     ],
 )
 def test_runs_one_after_another_are_no_job(traces_of: list[Any], gap: tuple[int, int] | None) -> None:
