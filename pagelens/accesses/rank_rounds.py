@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pagelens._core import LEFT_OUT, RankPaths, RankSegments
 from pagelens.accesses.rank_meetings import RankPlaces, meetings_before, of_some, processes_of
+from pagelens.accesses.thread_load import shares_of_rounds
 from pagelens.machine.rank_load import RankLoad
 
 Floats = NDArray[np.float64]
@@ -166,7 +167,9 @@ class JobRounds:
         of = self._loads
         found = []
         for phase, has_waits in enumerate(of.has_waits):
-            each = _merged(of.instructions[phase][~has_waits], of.lines[phase][~has_waits])
+            shares = shares_of_rounds(self.rounds.lines[self.rounds.phases == phase] * self.copies)
+            free = ~has_waits
+            each = _merged(of.instructions[phase][free], of.lines[phase][free], shares[free])
             if of.paths is not None and has_waits.any():
                 # In a phase without instructions or without lines, all ranks are alike.
                 alike = [has_waits.mean() if mean[phase] == 0 else 0.0 for mean in of.means]
@@ -174,9 +177,10 @@ class JobRounds:
                 each = (
                     _with_round(each[0], longest[0] + alike[0]),
                     _with_round(each[1], longest[1] + alike[1]),
+                    np.append(each[2], shares[has_waits].sum()),
                 )
             found.append(each)
-        return RankLoad([of_phase[0] for of_phase in found], [of_phase[1] for of_phase in found])
+        return RankLoad(*([of_phase[part] for of_phase in found] for part in range(3)))
 
     def waits(self, issue: Floats, stalls: Floats) -> Floats:
         """Return how long each rank waits for each other one, given the seconds [phase] of a mean core."""
@@ -283,17 +287,17 @@ def _with_round(loads: Floats, others: Floats) -> Floats:
     return found
 
 
-def _merged(instructions: Floats, lines: Floats) -> tuple[Floats, Floats]:
-    """Add up the rounds [round, trace] in which one rank has the most of both, by rank."""
+def _merged(instructions: Floats, lines: Floats, shares: Floats) -> tuple[Floats, Floats, Floats]:
+    """Add up the rounds [round, trace] in which one rank has the most of both, by rank, and their shares."""
     most = (instructions == instructions.max(axis=1, keepdims=True)) & (
         lines == lines.max(axis=1, keepdims=True)
     )
     one, slowest = most.any(axis=1), most.argmax(axis=1)
     if one.sum() < 2:
-        return instructions, lines
+        return instructions, lines, shares
     parts = [one & (slowest == rank) for rank in np.unique(slowest[one])]
 
     def merged(counts: Floats) -> Floats:
         return np.concatenate([[counts[part].sum(axis=0) for part in parts], counts[~one]])
 
-    return merged(instructions), merged(lines)
+    return merged(instructions), merged(lines), merged(shares)

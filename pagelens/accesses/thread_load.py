@@ -34,7 +34,14 @@ def thread_load(survey: Survey, cores: int, phases: Sequence[int] | None = None)
                 found.append(np.full((max(1, parts.sum()), 1), 1 / max(1, parts.sum())))
         return found
 
-    return RankLoad(of_phases(work), of_phases(moved))
+    every = [moved[number_of_part == number] for number in range(numbers.max() + 1)]
+    return RankLoad(of_phases(work), of_phases(moved), [shares_of_rounds(of_phase) for of_phase in every])
+
+
+def shares_of_rounds(counts: Floats) -> Floats:
+    """Return the share [round] of counts [round, rank]; rounds without any are alike."""
+    of_round, rounds = counts.sum(axis=1), max(1, len(counts))
+    return of_round / of_round.sum() if of_round.any() else np.full(rounds, 1 / rounds)
 
 
 def working_cores(survey: Survey, cores: int, phases: Sequence[int]) -> tuple[Floats, Floats]:

@@ -21,11 +21,13 @@ class RankLoad:
 
     instructions: Sequence[Floats]  # [row] arrays [round, rank]
     lines: Sequence[Floats]  # [row] arrays [round, rank], past the first cache
+    shares: Sequence[Floats]  # [row] arrays [round]: that of the row's lines which all cores move in it
 
     def of_rows(self, rows: NDArray[np.int64] | slice) -> "RankLoad":
         """Return the load of other rows, each of which is one of these."""
         numbers = np.arange(len(self.instructions))[rows]
-        return RankLoad(*([of[row] for row in numbers] for of in (self.instructions, self.lines)))
+        every = (self.instructions, self.lines, self.shares)
+        return RankLoad(*([of[row] for row in numbers] for of in every))
 
     def mean_share(self, issue: Floats, stalls: Floats) -> float:
         """Return the share of the time that the mean core is busy, given the seconds [row] of the slowest."""
@@ -44,16 +46,14 @@ class RankLoad:
         return self.slowest(ones, 0 * ones), self.slowest(0 * ones, ones)
 
     def working(self) -> list[tuple[Floats, Floats]]:
-        """Return for each row the share [round] of its lines, and that of the ranks that move them at a time.
+        """Return for each row the share [round] of its lines, and that of all cores that move them at a time.
 
-        A round is as long as its busiest rank is.
+        A round is as long as its busiest rank is, and the mean core has the round's share of lines to move.
         """
-        found = []
-        for lines in self.lines:
-            of_round, busiest = lines.sum(axis=1), lines.max(axis=1)
-            shares = of_round / max(of_round.sum(), sys.float_info.min)
-            found.append((shares, of_round / np.maximum(busiest, sys.float_info.min) / lines.shape[1]))
-        return found
+        return [
+            (shares, np.minimum(1.0, shares / np.maximum(lines.max(axis=1), sys.float_info.min)))
+            for lines, shares in zip(self.lines, self.shares, strict=True)
+        ]
 
     def slowest(self, issue: Floats, stalls: Floats) -> Floats:
         """Return the seconds [row] of ranks that wait for the slowest, given those of the mean core."""

@@ -96,8 +96,9 @@ def test_ranks_that_are_alike_take_the_time_of_one(name: str) -> None:
              "walker_loads", "l2_accesses", "l2_misses")  # fmt: skip
     counts = {name: np.sort(generator.uniform(1e6, 1e8, 3)) for name in names}
     counts["l2_misses"] = counts["l2_accesses"] / 2
-    alike = RankLoad(*(3 * [np.ones((1, 4))] for _ in range(2)))
-    uneven = RankLoad(*(3 * [np.tile([0.5, 1.5], (1, 2))] for _ in range(2)))
+    shares = 3 * [np.ones(1)]
+    alike = RankLoad(*(3 * [np.ones((1, 4))] for _ in range(2)), shares)
+    uneven = RankLoad(*(3 * [np.tile([0.5, 1.5], (1, 2))] for _ in range(2)), shares)
     one = modelled_times(model, counts, 4)
     same, slower = (modelled_times(model, counts, 4, ranks=ranks) for ranks in (alike, uneven))
     assert_allclose(same.time_s, one.time_s, rtol=1e-12)

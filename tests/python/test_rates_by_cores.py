@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from machine_roles import CACHE_MODE, CHIPLETS, TWO_SOCKETS_OF_CHIPLETS
 
+from pagelens.accesses.rank_rounds import CommonRounds, JobRounds
 from pagelens.errors import UsageError
 from pagelens.machine import Machine, modelled_times, parse_machine
 from pagelens.machine.rank_load import RankLoad
@@ -27,7 +28,8 @@ def seconds_of_memory(machine: Machine, cores: int, lines: list[list[float]] | N
     """Return the seconds of two lines, moved by threads that have these multiples in [round, thread]."""
     zeros = ("instructions", "l3_hits", "core_forwards", "stlb_hits", "walks", "walker_loads", "dram_time_s")
     counts = {name: np.zeros(1) for name in zeros} | {"dram_reads": np.ones(1), "dram_writes": np.ones(1)}
-    load = None if lines is None else RankLoad([np.array(lines)], [np.array(lines)])
+    each = np.array(lines or [[1.0]])
+    load = None if lines is None else RankLoad([each], [each], [each.sum(axis=1) / each.sum()])
     return float(modelled_times(machine, counts, cores, ranks=load).resources["DDR"][0])
 
 
@@ -57,6 +59,38 @@ def test_threads_of_copies_work_side_by_side() -> None:
     """Two copies of a process of two threads, of which one works: two of the four cores use memory."""
     of_two = seconds_of_memory(machine(), 2, None)
     assert seconds_of_memory(machine(), 4, [[2.0, 0.0]]) == pytest.approx(of_two)
+
+
+class OnePath:
+    """Stands for the paths through rounds in which ranks wait for neighbours: one is longest at any cost."""
+
+    def longest(self, phase: int, tolerance: float) -> list[tuple[float, float]]:
+        return [(1.0, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "threads", "working", "copies", "waits", "times"),
+    [
+        ([[8.0, 8.0]], 4, 4.0, [1, 1], False, 1.0),
+        ([[8.0, 8.0]], 4, 1.0, [1, 1], False, 4.0),  # a serial loop in each rank
+        ([[8.0, 4.0]], 4, 4.0, [1, 3], False, 1.6),  # three ranks have the lesser half
+        ([[5.0, 5.0]], 4, 4.0, [1, 1], True, 1.0),  # they wait for neighbours that have as much to do
+    ],
+)
+def test_ranks_have_the_bandwidth_of_their_working_cores(
+    lines: list[list[float]], threads: int, working: float, copies: list[int], waits: bool, times: float
+) -> None:
+    of_ranks = np.array(lines)
+    numbers, of_each = np.zeros(len(lines), dtype=np.int64), np.full((1, 2), working)
+    rounds = CommonRounds(0, 0, numbers, of_ranks, of_ranks, [], np.full(len(lines), waits))
+    job = JobRounds(
+        rounds, 1, np.full(2, float(threads)), (of_each, of_each), np.array(copies),
+        lambda instructions, lines: OnePath() if waits else None,  # type: ignore[arg-type, return-value]
+    )  # fmt: skip
+    every_core_more = machine('[[1, "4.608 GB/s"], [16, "73.728 GB/s"]]').ddr
+    cores = threads * sum(copies)
+    longer = every_core_more.longer_for_cores(cores, job.load())
+    assert longer == pytest.approx([times * every_core_more.longer_for_cores(cores, None)])
 
 
 @pytest.mark.parametrize(
