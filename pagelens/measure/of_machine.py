@@ -21,6 +21,7 @@ from itertools import pairwise
 from math import sqrt
 
 from pagelens.address.units import FRAME_BYTES, HUGE_PAGE_BYTES, LINE_BYTES
+from pagelens.errors import Failure
 from pagelens.machine import Machine
 from pagelens.machine.caches import L3
 from pagelens.machine.detect.detected_value import Found, read
@@ -70,6 +71,7 @@ def measured_sections(machine: Machine, progress: Progress) -> tuple[Sections, l
     (one_core,) = measure("stream", "0", "4k", kernels="copy")
     sizes: Mapping[str, int] = _footprints(machine)
     latencies = dict(zip(sizes, chase(list(sizes.values())), strict=True))
+    check_latencies(latencies)
     first = latencies.pop("l1", None)
     found = {
         section: {"latency": read(format_time(1e-9 * ns, 3), _chase(sizes[section]))}
@@ -143,6 +145,16 @@ def measured_sections(machine: Machine, progress: Progress) -> tuple[Sections, l
             f"{_chase(sizes['l1'])}, in which a load takes {machine.pipeline.load_cycles.value} cycles",
         )
     return found, arrays
+
+
+def check_latencies(of_levels: Mapping[str, float]) -> None:
+    """Raise Failure if a level took no longer than the one before it, nearest first: nanoseconds."""
+    for (nearer, before), (level, ns) in pairwise(of_levels.items()):
+        if ns <= before:
+            raise Failure(
+                f"--measure: loads took {ns:.3g} ns in {level} and {before:.3g} ns in {nearer}, which is "
+                "nearer, so other work disturbed them; measure again on an idle machine"
+            )
 
 
 def lines_in_flight(copied: float, summed: float, memory_ns: float) -> int:

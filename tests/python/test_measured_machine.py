@@ -10,6 +10,7 @@ from machine_roles import AVX2, AVX512, CACHE_MODE, CHIPLETS, PIPELINE, TWO_SOCK
 
 import pagelens
 from pagelens import _probes
+from pagelens.errors import Failure
 from pagelens.machine import choose_machine, measured_file, parse_machine
 from pagelens.machine.detect import Description
 from pagelens.machine.possible import is_possible
@@ -17,7 +18,7 @@ from pagelens.measure import chases, issue_rate, of_machine, session
 from pagelens.measure.branches import mispredict_section
 from pagelens.measure.chases import chase_ns
 from pagelens.measure.issue_rate import IssueRates, issue_width
-from pagelens.measure.of_machine import lines_in_flight, usable_ways
+from pagelens.measure.of_machine import check_latencies, lines_in_flight, usable_ways
 from pagelens.measure.path_widths import path_widths
 from pagelens.measure.tlb import chased_pages, host_section, usable_arrays, walk_section
 from pagelens.reproduce.programs.one_core import KERNELS, Core
@@ -264,3 +265,9 @@ def test_a_captured_tree_has_no_speed(pagelens_command: Path, tmp_path: Path) ->
     assert done.returncode == 2
     assert "--root" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_latencies_that_machine_files_refuse_are_named_as_disturbed() -> None:
+    check_latencies({"l1": 1.0, "l2": 4.0, "l3": 20.0, "ddr": 90.0})
+    with pytest.raises(Failure, match=r"90 ns in ddr and 95 ns in l3, which is nearer, so other work"):
+        check_latencies({"l2": 4.0, "l3": 95.0, "ddr": 90.0})
