@@ -243,6 +243,11 @@ void register_definitions(nb::module_& m) {
         .def_prop_ro("bytes", [](const CodeBlockDefinition& block) {
             return nb::bytes(block.bytes.data(), block.bytes.size());
         });
+    nb::class_<WriterDefinition>(m, "Writer", "An instruction that writes pages first.")
+        .def_ro("id", &WriterDefinition::id)
+        .def_ro("block", &WriterDefinition::block)
+        .def_ro("instruction", &WriterDefinition::instruction)
+        .def_ro("return_addresses", &WriterDefinition::return_addresses, "Innermost first.");
     nb::class_<InstructionSample>(m, "InstructionSample")
         .def_ro("thread", &InstructionSample::thread)
         .def_ro("first_instruction", &InstructionSample::first_instruction)
@@ -384,12 +389,12 @@ void register_survey(nb::module_& m) {
             "first_writers",
             [](nb::handle_t<Survey> self) {
                 const auto& found = nb::cast<const Survey&>(self).first_writers;
-                static_assert(sizeof(FirstWriter) == 4 * sizeof(std::uint64_t));
+                static_assert(sizeof(FirstWriter) == 3 * sizeof(std::uint64_t));
                 return nb::ndarray<nb::numpy, const std::uint64_t, nb::ndim<2>>(
-                    found.data(), {found.size(), 4}, self);
+                    found.data(), {found.size(), 3}, self);
             },
-            "What writes pages first, as far as samples tell: uint64 [:, 4], object, id of the "
-            "code block, instruction in the block, pages.")
+            "What writes pages first, as far as it is known: uint64 [:, 3], object, id of the "
+            "writer, pages.")
         .def_prop_ro(
             "large_blocks",
             [](nb::handle_t<Survey> self) {
@@ -590,6 +595,7 @@ void register_accesses(nb::module_& m) {
                 return ids;
             },
             "In the order of Survey.phases, which has what lies outside of all phases before them.")
+        .def_prop_ro("writers", &TraceReader::writers)
         .def_prop_ro("code_blocks", &TraceReader::code_blocks)
         .def_prop_ro("samples", &TraceReader::samples)
         .def_prop_ro("warnings", &TraceReader::warnings)

@@ -84,7 +84,7 @@ void on_uncertain_access(unsigned index, qemu_plugin_meminfo_t info, std::uint64
 void on_stream_store(unsigned index, qemu_plugin_meminfo_t, std::uint64_t address, void* data) {
     Vcpu& vcpu = tracer->vcpu(index);
     vcpu.strip.advance(1);
-    tracer->stream_store(vcpu, address, unpack(data).later());
+    tracer->stream_store(vcpu, address, unpack(data));
 }
 
 void on_string(unsigned index, void* data) {

@@ -55,6 +55,8 @@ class ShadowStack {
     }
 
     std::size_t depth() const { return top_; }
+    // The return address of the innermost call; 0 if none is known.
+    std::uint64_t innermost() const { return frames_[top_].return_address; }
 
     // Prepares for the next thread. Call it when a thread ends: QEMU 7.2 announces a new thread
     // only after its first system call, when frames are on the stack.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -15,9 +16,11 @@ namespace pagelens {
 
 namespace {
 
-constexpr std::uint64_t instructions_per_stamp = sample_instructions;
+constexpr std::uint64_t instructions_per_stamp = 4096;
 constexpr std::uint64_t instructions_per_look = 1 << 16;  // at the budget
 constexpr std::uint64_t lines_per_look = 256;             // of a string operation
+constexpr std::size_t callers_of_writer = 8;              // that the trace has, at most
+constexpr std::uint64_t most_first_writes = 1 << 20;      // the trace has: some 20 MiB
 
 }  // namespace
 
@@ -92,6 +95,7 @@ void Tracer::end_thread(unsigned index) {
     Vcpu& vcpu = table_.vcpus[index];
     if (vcpu.thread == nullptr) return;
     end_sample(vcpu);
+    end_first_writes(vcpu);
     if (vcpu.block != nullptr) {
         sync(vcpu);
         session_->end_thread(vcpu.take_block());
@@ -155,6 +159,8 @@ template void Tracer::pass<true>(Vcpu&, std::uint64_t, qemu_plugin_meminfo_t, Ac
 void Tracer::pass_line(Vcpu& vcpu, std::uint64_t address, bool store, AccessPlace place) {
     if (vcpu.sampling != nullptr) vcpu.sampling->access(place, address >> line_bits, store);
     if (!ready(vcpu) && !prepare(vcpu)) return;
+    if (store && vcpu.strip.slot_of(address >> page_bits) == Strip::no_slot)
+        write_page(vcpu, address >> page_bits, place);
     if (!known_to_be_alone(vcpu, address, store)) return pass_shared(vcpu, address, store, place);
     vcpu.at = vcpu.strip.pass(address, store, place.later(), vcpu.at);
 }
@@ -203,8 +209,57 @@ void Tracer::crossing(Vcpu& vcpu, std::uint64_t address, bool store, unsigned si
     }
 }
 
-void Tracer::stream_store(Vcpu& vcpu, std::uint64_t address, std::uint64_t later) {
-    if (ready(vcpu) || prepare(vcpu)) vcpu.at = vcpu.strip.stream_store(address, later, vcpu.at);
+void Tracer::stream_store(Vcpu& vcpu, std::uint64_t address, AccessPlace place) {
+    if (!ready(vcpu) && !prepare(vcpu)) return;
+    if (vcpu.strip.slot_of(address >> page_bits) == Strip::no_slot)
+        write_page(vcpu, address >> page_bits, place);
+    vcpu.at = vcpu.strip.stream_store(address, place.later(), vcpu.at);
+}
+
+// The thread writes to a page that its strip does not hold. Perhaps nobody wrote there before.
+void Tracer::write_page(Vcpu& vcpu, std::uint64_t page, AccessPlace place) {
+    if (place.block() == 0 || !written_pages_->write(page)) return;
+    FirstWriting& now = vcpu.thread->first_writing;
+    const ShadowStack& stack = vcpu.thread->stack;
+    const std::uint64_t instructions = vcpu.instructions();
+    const std::array code{std::uint64_t{place.block()}, place.instruction(), stack.innermost()};
+    if (now.code != code || page != now.run.page + now.run.pages) {
+        end_first_writes(vcpu);
+        if (now.code != code) now.run.writer = writer_id(stack, place);
+        now.code = code;
+        now.run.thread = vcpu.thread->number;
+        now.run.first_instruction = instructions;
+        now.run.page = page;
+    }
+    ++now.run.pages;
+    now.run.last_instruction = instructions;
+}
+
+void Tracer::end_first_writes(Vcpu& vcpu) {
+    FirstWrites& run = vcpu.thread->first_writing.run;
+    if (run.pages != 0 && runs_of_first_writes_++ < most_first_writes)
+        session_->writer().define(run);
+    run.pages = 0;
+}
+
+std::uint64_t Tracer::writer_id(const ShadowStack& stack, AccessPlace place) {
+    WriterDefinition writer{0, place.block(), place.instruction(), {}};
+    std::array<std::uint64_t, callers_of_writer> callers;
+    const std::size_t depth = stack.snapshot(callers);
+    writer.return_addresses.assign(callers.begin(), callers.begin() + depth);
+    std::vector<std::uint64_t> key = writer.return_addresses;
+    key.push_back(writer.block);
+    key.push_back(writer.instruction);
+    const std::lock_guard lock(mutex_);
+    const auto [known, is_new] = writers_.try_emplace(std::move(key), writers_.size() + 1);
+    if (is_new) {
+        writer.id = known->second;
+        code_.define_new(std::array{writer.block}, [this](const CodeBlockDefinition& block) {
+            session_->writer().define(block);
+        });
+        session_->writer().define(writer);
+    }
+    return known->second;
 }
 
 void Tracer::look(Vcpu& vcpu, std::uint32_t block) {
@@ -320,6 +375,7 @@ void Tracer::stop_recording() {
 void Tracer::stop_recording(Vcpu& vcpu) {
     if (vcpu.block == nullptr) return;
     end_sample(vcpu);
+    end_first_writes(vcpu);
     make_room(vcpu, 1);
     vcpu.push(make_record(RecordKind::instructions, vcpu.instructions()));
     session_->put(vcpu.take_block());
@@ -390,6 +446,9 @@ void Tracer::begin_in_child(unsigned index) {
     threads_ = 0;
     met_ = false;
     phases_.clear();
+    writers_.clear();
+    runs_of_first_writes_ = 0;
+    written_pages_ = std::make_unique<WrittenPages>();
     heap_known_ = 0;
     files_known_ = false;
     budget_used_ = finished_ = false;

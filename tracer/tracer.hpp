@@ -19,6 +19,7 @@
 #include "tracer/session.hpp"
 #include "tracer/shared_lines.hpp"
 #include "tracer/vcpu.hpp"
+#include "tracer/written_pages.hpp"
 
 namespace pagelens {
 
@@ -53,7 +54,7 @@ class Tracer {
     // An access that the strip did not hide; it may cross into the next line.
     template <bool store>
     void pass(Vcpu& vcpu, std::uint64_t address, qemu_plugin_meminfo_t info, AccessPlace place);
-    void stream_store(Vcpu& vcpu, std::uint64_t address, std::uint64_t later);
+    void stream_store(Vcpu& vcpu, std::uint64_t address, AccessPlace place);
     // An element of a string operation, for which the strip counted `made` accesses.
     void string_access(Vcpu& vcpu, std::uint64_t address, bool store, unsigned size,
                        std::uint64_t made);
@@ -113,6 +114,9 @@ class Tracer {
     static unsigned index_of(const Vcpu& vcpu);
     bool known_to_be_alone(const Vcpu& vcpu, std::uint64_t address, bool store) const;
     void pass_shared(Vcpu& vcpu, std::uint64_t address, bool store, AccessPlace place);
+    [[gnu::noinline]] void write_page(Vcpu& vcpu, std::uint64_t page, AccessPlace place);
+    void end_first_writes(Vcpu& vcpu);
+    std::uint64_t writer_id(const ShadowStack& stack, AccessPlace place);
     bool ready(const Vcpu& vcpu) const;
     [[gnu::noinline]] bool prepare(Vcpu& vcpu);
     void stamp(Vcpu& vcpu);
@@ -177,6 +181,9 @@ class Tracer {
     std::atomic<std::uint64_t> waiting_accesses_{0};  // of waits and threads that have ended
     std::map<std::string, std::uint64_t> phases_;
     std::map<std::string, std::uint32_t> places_;
+    std::map<std::vector<std::uint64_t>, std::uint64_t> writers_;
+    std::atomic<std::uint64_t> runs_of_first_writes_{0};
+    std::unique_ptr<WrittenPages> written_pages_ = std::make_unique<WrittenPages>();
     std::uint64_t heap_start_ = 0, heap_known_ = 0;
     std::atomic<bool> in_child_{false};
     std::atomic<bool> budget_used_{false};

@@ -264,6 +264,7 @@ void Tracer::given_back(Vcpu& vcpu, const Event& event) {
     for (unsigned i = 0; i < count; ++i) {
         make_room(vcpu, Strip::records_per_forget + event_words);
         vcpu.at = vcpu.strip.forget(ranges[i].page, ranges[i].count, vcpu.at);
+        written_pages_->forget(ranges[i].page, ranges[i].count);
         if (threads_ > 1) {
             const std::lock_guard lock(mutex_);
             if (vcpu.forgotten == given_back_.size()) ++vcpu.forgotten;  // this one is done here

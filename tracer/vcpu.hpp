@@ -1,6 +1,7 @@
 // A thread of the traced program, as the callbacks see it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -18,6 +19,12 @@
 
 namespace pagelens {
 
+// The pages that a thread writes first at the moment, by one instruction.
+struct FirstWriting {
+    std::array<std::uint64_t, 3> code{};  // its block, its place there, and where it returns to
+    FirstWrites run;
+};
+
 // The cold part of a thread's state. It is made when the thread begins.
 struct Thread {
     Thread(std::uint32_t id, CallSites& sites, const Modules& modules)
@@ -29,6 +36,7 @@ struct Thread {
     SystemCall call;             // the one under way: its return callback lacks the arguments
     std::uint64_t moves_at = 0;  // if it is an mremap: the number of the meeting at which it began
     std::vector<std::uint64_t> phases;  // open regions, innermost last
+    FirstWriting first_writing;
     InstructionSampler sampler;
     std::uint64_t look_due = 0;  // while a sample is taken: `look_at` without it
     bool stack_known = false;    // its stack's region is in the file

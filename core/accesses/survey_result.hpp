@@ -50,7 +50,7 @@ struct Survey {
     Rounds rounds;
     ThreadLoads thread_loads;                 // empty if there is one thread
     std::vector<PageRange> first_writes;      // in order; neighbours in a row are one range
-    std::vector<FirstWriter> first_writers;   // as far as samples tell
+    std::vector<FirstWriter> first_writers;   // as far as they are known
     std::vector<PageRange> large_blocks;      // by address; what ever overlapped is one
     std::vector<std::uint64_t> instructions;  // of each thread
     std::uint64_t peak_pages = 0;             // written, mapped at one time

@@ -24,7 +24,7 @@ class Surveyor {
     Surveyor(const TraceReader& reader, const TraceWalk& walk, std::uint64_t moment_instructions)
         : walk_(walk),
           thread_load_(reader.threads().size()),
-          first_writers_(reader.samples(), reader.threads().size()),
+          first_writers_(reader.first_writes(), reader.threads().size()),
           lines_of_thread_(reader.threads().size()),
           moment_(moment_instructions) {
         result_.instructions.resize(reader.threads().size());
@@ -84,8 +84,7 @@ class Surveyor {
         if (state != PageState::written) return read_file(walk_.pages()[page].cached);
         result_.peak_pages = std::max(result_.peak_pages, ++resident_);
         const std::uint64_t number = walk_.pages()[page].number;
-        const auto [from, until] = walk_.batch_instructions();
-        first_writers_.write(thread, from, until, number, object);
+        first_writers_.write(thread, walk_.batch_instructions(), number, object);
         auto& ranges = result_.first_writes;
         if (!ranges.empty() && ranges.back().first + ranges.back().count == number)
             ++ranges.back().count;

@@ -133,9 +133,21 @@ struct SampledAccess {
     friend bool operator==(const SampledAccess&, const SampledAccess&) = default;
 };
 
-// A sample ends with the first block that comes so many instructions after it begins, or earlier:
-// the tracer stamps events where one begins, and so often.
-inline constexpr std::uint64_t sample_instructions = 4096;
+// An instruction that writes pages first, and who called it.
+struct WriterDefinition {
+    std::uint64_t id = 0;                         // from 1 on
+    std::uint64_t block = 0;                      // id of its CodeBlockDefinition
+    std::uint64_t instruction = 0;                // index in that block
+    std::vector<std::uint64_t> return_addresses;  // innermost first, the nearest callers only
+};
+
+// Pages that a thread wrote first, one after the other, by one instruction.
+struct FirstWrites {
+    std::uint64_t thread = 0;
+    std::uint64_t first_instruction = 0, last_instruction = 0;  // the thread's count
+    std::uint64_t writer = 0;                                   // id of its WriterDefinition
+    std::uint64_t page = 0, pages = 0;                          // the first one, and how many
+};
 
 // The instructions and accesses of a thread for a while.
 struct InstructionSample {
@@ -210,6 +222,8 @@ enum class Tag : std::uint8_t {
     end,    // summary
     chosen,
     began,  // header
+    writer,
+    first_writes,  // definitions
 };
 
 }  // namespace pagelens

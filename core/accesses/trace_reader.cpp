@@ -294,7 +294,7 @@ bool TraceReader::take_fields(ChunkType type, std::span<const std::uint8_t> payl
 
 // An unknown tag is of a later version that only added it.
 bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> body) {
-    if (tag > static_cast<std::uint64_t>(Tag::began)) return true;
+    if (tag > static_cast<std::uint64_t>(Tag::first_writes)) return true;
     const bool of_summary =
         static_cast<Tag>(tag) >= Tag::instructions && static_cast<Tag>(tag) <= Tag::exit_status;
     if (of_summary && !summary_) return false;
@@ -393,6 +393,23 @@ bool TraceReader::take_field(std::uint64_t tag, std::span<const std::uint8_t> bo
         case Tag::instruction_sample:
             samples_.push_back(sample(from));
             break;
+        case Tag::writer: {
+            WriterDefinition& writer = writers_.emplace_back();
+            for (std::uint64_t* value : {&writer.id, &writer.block, &writer.instruction})
+                *value = from.varint();
+            const std::uint64_t callers = from.varint();
+            for (std::uint64_t i = 0; i < callers && from.ok(); ++i)
+                writer.return_addresses.push_back(from.varint());
+            break;
+        }
+        case Tag::first_writes: {
+            FirstWrites& run = first_writes_.emplace_back();
+            for (std::uint64_t* value : {&run.thread, &run.first_instruction, &run.last_instruction,
+                                         &run.writer, &run.page, &run.pages})
+                *value = from.varint();
+            run.last_instruction += run.first_instruction;
+            break;
+        }
         case Tag::warning:
             warnings_.push_back(text(body));
             break;

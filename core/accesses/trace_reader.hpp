@@ -104,6 +104,9 @@ class TraceReader {
         return code_blocks_;
     }
     [[nodiscard]] const std::vector<InstructionSample>& samples() const { return samples_; }
+    [[nodiscard]] const std::vector<WriterDefinition>& writers() const { return writers_; }
+    // Those of each thread are in the order of time.
+    [[nodiscard]] const std::vector<FirstWrites>& first_writes() const { return first_writes_; }
     [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
     [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
     [[nodiscard]] std::uint64_t event_bytes() const { return event_bytes_; }  // uncompressed
@@ -137,6 +140,8 @@ class TraceReader {
     std::vector<RegionDefinition> regions_;
     std::vector<CodeBlockDefinition> code_blocks_;
     std::vector<InstructionSample> samples_;
+    std::vector<WriterDefinition> writers_;
+    std::vector<FirstWrites> first_writes_;
     std::vector<StaticVariable> variables_;
     std::vector<std::string> warnings_;
     std::optional<TraceFault> damage_;

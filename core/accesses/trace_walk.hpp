@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "core/accesses/file_mappings.hpp"
@@ -73,7 +72,7 @@ class TraceWalk {
             if (poll && batches++ % 4096 == 0) poll(share_of(walked));
             walked += std::max(batch->until, batch->instructions) - batch->instructions;
             const unsigned thread = batch->thread;
-            batch_instructions_ = {batch->instructions, batch->until};
+            batch_instructions_ = batch->instructions;
             // A count that goes back is that of another thread, which has the id of one that ended.
             if (reached[thread] > batch->instructions) {
                 reached[thread] = batch->instructions;
@@ -97,10 +96,8 @@ class TraceWalk {
     [[nodiscard]] const std::vector<std::uint64_t>& cached_pages() const { return files_.pages(); }
     // Pages for which the program has asked for large pages, at the end of the walk.
     [[nodiscard]] const Intervals<bool>& advised() const { return advised_; }
-    // The counts of its thread's instructions between which a visited event happened.
-    [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> batch_instructions() const {
-        return batch_instructions_;
-    }
+    // The last known count of its thread's instructions before the event that is visited.
+    [[nodiscard]] std::uint64_t batch_instructions() const { return batch_instructions_; }
     [[nodiscard]] std::uint64_t touches_left_out() const { return touches_left_out_; }
     // Phase 0 is "before any marker" and between regions.
     [[nodiscard]] const std::vector<std::string>& phases() const { return phase_names_; }
@@ -331,7 +328,7 @@ class TraceWalk {
     std::vector<std::uint32_t> here_;
     std::vector<std::uint32_t> known_;
     std::vector<bool> waits_;  // [thread] for other processes
-    std::pair<std::uint64_t, std::uint64_t> batch_instructions_;
+    std::uint64_t batch_instructions_ = 0;
     std::uint64_t touches_left_out_ = 0;                  // so far
     std::unordered_map<std::uint64_t, unsigned> phases_;  // id -> index
     std::vector<std::string> phase_names_{"(outside regions)"};

@@ -225,6 +225,19 @@ void TraceWriter::define(const InstructionSample& sample) {
     add_definition(Tag::instruction_sample, body);
 }
 
+void TraceWriter::define(const WriterDefinition& writer) {
+    Bytes body =
+        varint_body({writer.id, writer.block, writer.instruction, writer.return_addresses.size()});
+    for (const std::uint64_t address : writer.return_addresses) append_varint(body, address);
+    add_definition(Tag::writer, body);
+}
+
+void TraceWriter::define(const FirstWrites& run) {
+    add_definition(Tag::first_writes, varint_body({run.thread, run.first_instruction,
+                                                   run.last_instruction - run.first_instruction,
+                                                   run.writer, run.page, run.pages}));
+}
+
 void TraceWriter::warn(std::string_view text) { add_definition(Tag::warning, text_body(text)); }
 
 TraceSummary TraceWriter::finish(TraceSummary summary, TraceEnd end) {

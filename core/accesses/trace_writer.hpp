@@ -82,6 +82,8 @@ class TraceWriter {
     void define(const RegionDefinition& region);
     void define(const CodeBlockDefinition& block);
     void define(const InstructionSample& sample);
+    void define(const WriterDefinition& writer);
+    void define(const FirstWrites& run);
     void warn(std::string_view text);
 
     // Flushes every encoder, writes the summary and closes. No encoder may be in use. Returns the

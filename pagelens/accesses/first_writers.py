@@ -11,16 +11,20 @@ FirstWriters = Mapping[int, Counter[str]]  # by object: pages that each place in
 
 
 def first_writers(trace: _core.Trace, survey: _core.Survey, symbols: Symbolizer) -> FirstWriters:
-    """Return the first writers of those pages whose first write lies in a sample of the trace.
+    """Return what code of the program writes pages first. Imported traces and those of older tracers lack it.
 
-    A place is named as a call site is: `init (triad.c:31)`, or `init+0x1c (triad)` without lines.
+    A place is named as a call site is: `init (triad.c:31)`, or `init+0x1c (triad)` without lines. A runtime
+    that writes, such as `memset`, is named by its caller in the program.
     """
     blocks = {block.id: block for block in trace.code_blocks}
+    places = {}
+    for writer in trace.writers:
+        if (code := blocks.get(writer.block)) is not None:
+            address = address_of(code.bytes, code.address, writer.instruction)
+            # As if it were a call, which lies before where it returns to.
+            places[writer.id] = symbols.name([address + 1, *writer.return_addresses])
     found: dict[int, Counter[str]] = {}
-    for index, block, instruction, pages in survey.first_writers.tolist():
-        if (code := blocks.get(block)) is None:
-            continue
-        address = address_of(code.bytes, code.address, instruction)
-        place = symbols.name([address + 1])  # as if it were a call, which lies before where it returns to
-        found.setdefault(index, Counter())[place] += pages
+    for index, writer, pages in survey.first_writers.tolist():
+        if writer in places:
+            found.setdefault(index, Counter())[places[writer]] += pages
     return found

@@ -137,7 +137,7 @@ class Workload(ABC):
     warnings: list[str]
     samples: SampledCode | None = None  # samples of what a traced program executes
     has_samples: bool = False  # whether there are any, without decoding them
-    first_writers: FirstWriters = MappingProxyType({})  # as far as samples tell
+    first_writers: FirstWriters = MappingProxyType({})  # as far as it is known
     instruction_set: str | None = None  # of the traced instructions; None: none, or it is not known
     rank_load: RankLoad | None = None  # how unevenly ranks, or threads, are busy; None: all are alike
 

@@ -230,7 +230,7 @@ void ThreadRecording::other_access(const RecordedAccess& access, const std::uint
 
 void ThreadRecording::stream_store(std::uint64_t address, AccessPlace place) {
     vcpu_.strip.advance(1);
-    tracer_.stream_store(vcpu_, address, place.later());
+    tracer_.stream_store(vcpu_, address, place);
 }
 
 // The words are the operation's count, where it reads, and where it writes.

@@ -93,8 +93,8 @@ class NumaObject(Record):
     share: float = Field(description="the share of all such lines")
     first_written_by: str | None = Field(
         default=None,
-        description="the function and line that write most of the object's pages first, of the pages whose "
-        "first write lies in a sample of the trace; null if none does",
+        description="counted: the function and line of the program that write most of the object's pages "
+        "first; null if the trace does not tell",
     )
 
 
