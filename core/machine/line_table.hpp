@@ -88,11 +88,16 @@ class LineTableOf {
     }
 
   private:
+    static constexpr std::uint64_t block_lines = 8;
+
     static std::uint64_t key_of(std::uint64_t line) { return line + 1; }
     [[nodiscard]] std::size_t last() const { return cells_.size() - 1; }
     [[nodiscard]] std::size_t after(std::size_t cell) const { return (cell + 1) & last(); }
+    // Fibonacci hashing (Knuth, TAOCP 6.4) spreads blocks of neighbouring lines. Those of a block
+    // have neighbouring cells, because programs often use such lines one after the other.
     [[nodiscard]] std::size_t first_cell(std::uint64_t line) const {
-        return line * 0x9E3779B97F4A7C15ull >> shift_;  // Fibonacci hashing: Knuth, TAOCP 6.4
+        const std::uint64_t block = (line / block_lines) * 0x9E3779B97F4A7C15ull >> shift_;
+        return ((block & ~(block_lines - 1)) | line % block_lines) & last();
     }
     // Returns the cell of the line, or the empty cell where it would be.
     [[nodiscard]] std::size_t cell_of(std::uint64_t line) const {

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/replay/merged_recall.hpp"
 #include "core/replay/page_copies.hpp"
 #include "core/replay/recent_lines.hpp"
 
@@ -50,6 +51,8 @@ class ExcerptedProgram final : public Program {
         std::uint64_t skipped = 0;  // since the last op that was kept
         std::uint64_t most = 0;
         for (const Excerpt& excerpt : excerpts) most = std::max(most, excerpt.recalled);
+        const bool refills = !groups.empty();
+        MergedRecall merged(refills ? pages_.size() : 0);
         RecentLines recent(most == 0 ? 0 : pages_.size(), most / ranks, std::move(groups));
         bool recalls = false;  // lines that were skipped, as soon as a stretch begins or goes on
         constexpr auto none = ~std::uint64_t{0};
@@ -73,15 +76,19 @@ class ExcerptedProgram final : public Program {
             if (skipped != 0) ops_.push_back(make_op(OpKind::skip, 0, skipped));
             skipped = 0;
             if (recalls && lines != 0 && excerpts[phase].recalled != 0) {
-                const auto recall = [&](Op used) {
+                const auto recall = [](const Op& used) {
                     const bool dirty = used.kind() == OpKind::write_back;
                     const OpKind kind = dirty ? OpKind::recall_dirty : OpKind::recall;
-                    ops_.push_back(make_op(kind, used.page, used.lines, used.object, used.thread));
+                    return make_op(kind, used.page, used.lines, used.object, used.thread);
                 };
+                const auto keep = [&](const Op& used) { ops_.push_back(recall(used)); };
                 if (under_way[phase] == stretch) {
-                    recent.for_each_since_mark(recall);
+                    recent.for_each_since_mark(keep);
+                } else if (refills) {
+                    recent.for_each([&](const Op& used) { merged.add(recall(used)); });
+                    merged.move_to(ops_);
                 } else {
-                    recent.for_each(recall);
+                    recent.for_each(keep);
                 }
                 recalls = false;
             }

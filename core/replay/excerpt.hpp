@@ -55,7 +55,8 @@ struct Excerpt {
 // The program without the lines that `ranks` copies of it skip: replays of it with the same
 // excerpts count the same. Throws std::invalid_argument unless there is an excerpt for each phase,
 // with warm_up < stretch <= period and begin <= period - stretch where the period is not 0.
-// `groups` are those of RecentLines.
+// `groups` are those of RecentLines. With them, caches are refilled, and what is recalled for that
+// is in few ops (MergedRecall).
 std::unique_ptr<Program> excerpted(const Program& program, std::uint32_t ranks,
                                    const std::vector<Excerpt>& excerpts,
                                    std::vector<std::uint32_t> groups = {});
