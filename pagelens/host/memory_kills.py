@@ -52,4 +52,4 @@ def _of_cgroup(system: System) -> int | None:
 
 def _count(text: str) -> int | None:
     lines = (line.split() for line in text.splitlines())
-    return next((int(words[1]) for words in lines if words[:1] == ["oom_kill"]), None)
+    return next((int(words[1]) for words in lines if words[:1] == ["oom_kill"] and len(words) == 2), None)

@@ -108,6 +108,7 @@ def test_full_memory_is_named_where_the_kernel_killed_for_it(
         ("4:memory:/a:b\n0::/", "memory/a:b/memory.oom_control", "oom_kill 0", "oom_kill 1", FullMemory.YES),
         ("0::/\n", "other/memory.events", "oom_kill 0", "oom_kill 1", FullMemory.PROBABLY),
         ("damaged\n", "other/memory.events", "oom_kill 0", "oom_kill 0", FullMemory.PROBABLY),
+        ("0::/job\n", "job/memory.events", "oom_kill 0", "oom_kill", FullMemory.PROBABLY),  # cut short
     ],
 )
 def test_a_kill_for_memory_is_sure_where_the_cgroup_counted_it(
