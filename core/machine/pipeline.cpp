@@ -6,6 +6,8 @@
 #include <queue>
 #include <unordered_map>
 
+#include "core/machine/wrong_paths.hpp"
+
 namespace pagelens {
 
 namespace {
@@ -124,8 +126,8 @@ class Pipeline {
     }
 
     // Returns when the instruction leaves the window. `extra`: cycles of its load beyond a hit of
-    // L1.
-    Cycle execute(const CodeInstruction& one, std::uint32_t extra, bool foreseen) {
+    // L1. `arrives`: when a wrong path has fetched its line already, or 0.
+    Cycle execute(const CodeInstruction& one, std::uint32_t extra, Cycle arrives, bool foreseen) {
         const auto operation = static_cast<std::size_t>(one.operation);
         Scheduler* const scheduler = scheduler_of(one);
         Cycle& left = left_[number_++ % left_.size()];
@@ -146,7 +148,7 @@ class Pipeline {
         if (adds) sources = to_add;
         Cycle done = sources, leaves = begin + 1;
         if (one.load != Access::none) {
-            done = std::max(done, load(one, address, extra));
+            done = std::max(done, load(one, address, extra, arrives));
             leaves = address;
         }
         if (one.operation == Operation::none) {
@@ -194,6 +196,76 @@ class Pipeline {
             std::max(fetched_ + whole, dispatch_.at() - std::min(dispatch_.at(), fetched_ahead));
     }
 
+    // Until when the wrong guess of a branch is followed, and since when.
+    [[nodiscard]] Cycle guessed_until() const {
+        return fetched_ - std::min<Cycle>(fetched_, shape_.mispredict_cycles);
+    }
+    [[nodiscard]] Cycle dispatched() const { return dispatch_.at(); }
+
+    // Executes instructions of the right path that a wrong one has, too, up to guessed_until().
+    class Ahead {
+      public:
+        explicit Ahead(Pipeline& pipeline)
+            : of_(pipeline),
+              ready_(pipeline.ready_),
+              until_(pipeline.guessed_until()),
+              slot_(pipeline.dispatched() * pipeline.shape_.width) {}
+
+        [[nodiscard]] bool goes_on() const {
+            return executed_ < of_.shape_.window && slot_ / of_.shape_.width < until_;
+        }
+
+        void skip(const Meeting& meeting) {
+            unknown_ |= meeting.unlike;
+            executed_ += meeting.instructions;
+            slot_ += meeting.instructions;
+        }
+
+        // Returns when the line of a slow access arrives, or 0 if this path does not fetch it.
+        // `arrives`: when it does because another one has, or 0.
+        Cycle execute(const CodeInstruction& one, std::uint32_t extra, Cycle arrives) {
+            ++executed_;
+            slot_ += one.slots;
+            Cycle begin = slot_ / of_.shape_.width + 1;
+            bool known = true;
+            const auto wait = [&](std::uint8_t r) {
+                known = known && !unknown_.test(r);
+                begin = std::max(begin, ready_[r]);
+            };
+            for (const auto r : one.address) wait(r);
+            if (one.load != Access::none && known) {
+                if (extra != 0 && arrives == 0) arrives = miss(begin, extra);
+                known = extra == 0 || arrives != 0;
+                const bool general = one.load == Access::integer;
+                begin += general ? of_.shape_.load_cycles : of_.shape_.vector_load_cycles;
+                begin = std::max(begin, arrives);
+            }
+            for (const auto r : one.sources) wait(r);
+            begin += of_.shape_.cycles[static_cast<std::size_t>(one.operation)];
+            for (const auto r : one.results) {
+                unknown_.set(r, r != 0 && !known);
+                ready_[r] = r != 0 ? begin : 0;
+            }
+            return known ? arrives : 0;
+        }
+
+      private:
+        // Returns when the line of a load arrives that begins before the branch is executed.
+        Cycle miss(Cycle begin, std::uint32_t extra) {
+            Cycle& answered = of_.answered_[of_.missed_ % of_.answered_.size()];
+            begin = std::max(begin, answered);
+            if (begin >= until_) return 0;
+            ++of_.missed_;
+            return answered = begin + of_.shape_.load_cycles + extra;
+        }
+
+        Pipeline& of_;
+        std::array<Cycle, code_registers> ready_;
+        RegisterSet unknown_;  // registers whose values the wrong path does not have
+        Cycle until_, slot_;
+        std::size_t executed_ = 0;
+    };
+
   private:
     static constexpr Cycle fetched_ahead = 16;  // as much as its queue holds, about
 
@@ -221,7 +293,7 @@ class Pipeline {
         return vector && shape_.vector_scheduler > 0 ? &vector_scheduler_ : &scheduler_;
     }
 
-    Cycle load(const CodeInstruction& one, Cycle address, std::uint32_t extra) {
+    Cycle load(const CodeInstruction& one, Cycle address, std::uint32_t extra, Cycle arrives) {
         const bool vector = one.load != Access::integer;
         const unsigned cycles = vector ? shape_.vector_load_cycles : shape_.load_cycles;
         const Ports ports = vector ? shape_.vector_load_ports : shape_.load_ports;
@@ -235,6 +307,7 @@ class Pipeline {
             // known.
             return std::max(address, stored->second.done + shape_.forward_cycles + 3 * later);
         }
+        if (arrives != 0) return std::max(begin(address) + cycles, arrives);
         Cycle& answered = answered_[missed_++ % answered_.size()];
         const Cycle done = begin(std::max(address, answered)) + cycles + extra;
         answered = done;
@@ -293,6 +366,69 @@ class Pipeline {
     float late_ = 0;  // part of a cycle of fetching
 };
 
+// The slow accesses of a run, in order.
+class SlowAccesses {
+  public:
+    explicit SlowAccesses(std::span<const SlowAccess> every)
+        : every_(every), arrives_(every.size(), 0) {}
+
+    // Goes on to those of the i-th block or, if it has none, of the next that has.
+    void pass(std::size_t& next, std::size_t i) const {
+        while (next < every_.size() && every_[next].block < i) ++next;
+    }
+    // The slowest one of an instruction of the i-th block, whose accesses begin at `next`.
+    [[nodiscard]] const SlowAccess* of(std::size_t next, std::size_t i, std::size_t n) const {
+        const SlowAccess* slowest = nullptr;
+        for (; next < every_.size() && every_[next].block == i; ++next)
+            if (every_[next].instruction == n &&
+                (slowest == nullptr || slowest->cycles < every_[next].cycles))
+                slowest = &every_[next];
+        return slowest;
+    }
+    [[nodiscard]] bool any_from(std::size_t next) const { return next < every_.size(); }
+
+    // When a wrong path has fetched its line; 0: it has not.
+    Cycle& arrives(const SlowAccess& one) {
+        return arrives_[static_cast<std::size_t>(&one - every_.data())];
+    }
+
+  private:
+    std::span<const SlowAccess> every_;
+    std::vector<Cycle> arrives_;
+};
+
+// Fetches the lines that the wrong path after the i-th block has in common with the right one.
+void follow_wrong_path(Pipeline& pipeline, const Code& code, std::span<const std::uint32_t> blocks,
+                       std::span<const std::uint8_t> foreseen, std::size_t i, std::size_t next,
+                       SlowAccesses& slow) {
+    const WrongPaths paths(code, blocks);
+    Pipeline::Ahead ahead(pipeline);
+    bool guesses_right = false;
+    while (ahead.goes_on() && slow.any_from(next)) {
+        std::size_t to = i + 1;
+        if (!guesses_right) {
+            const std::optional<Meeting> meeting = paths.after(i);
+            if (!meeting) return;
+            ahead.skip(*meeting);
+            to = meeting->block;
+        }
+        if (to >= blocks.size()) return;
+        slow.pass(next, to);
+        const auto instructions = code.block(blocks[to]);
+        for (std::size_t n = 0; n < instructions.size() && ahead.goes_on(); ++n) {
+            const SlowAccess* const access = slow.of(next, to, n);
+            if (access == nullptr)
+                ahead.execute(instructions[n], 0, 0);
+            else if (Cycle& arrives = slow.arrives(*access); arrives == 0)
+                arrives = ahead.execute(instructions[n], access->cycles, 0);
+            else
+                ahead.execute(instructions[n], access->cycles, arrives);
+        }
+        guesses_right = foreseen[to] != 0;
+        i = to;
+    }
+}
+
 }  // namespace
 
 double pipeline_cycles(const Code& code, std::span<const std::uint32_t> blocks,
@@ -302,9 +438,10 @@ double pipeline_cycles(const Code& code, std::span<const std::uint32_t> blocks,
     for (const std::uint32_t b : blocks) all += code.block(b).size();
     const std::uint64_t filling = all / 8;
     Pipeline pipeline(shape);
+    SlowAccesses accesses(slow);
     Cycle left = 0, filled = 0;
     std::uint64_t executed = 0, end = 0;
-    auto next = slow.begin();
+    std::size_t next = 0;
     for (std::size_t i = 0; i < blocks.size(); ++i) {
         const auto instructions = code.block(blocks[i]);
         // No more than one branch a cycle is taken.
@@ -313,15 +450,17 @@ double pipeline_cycles(const Code& code, std::span<const std::uint32_t> blocks,
         const bool restarts = i > 0 && foreseen[i - 1] == 0;
         pipeline.fetch(std::max(jumped ? 1.0F : 0.0F, of_block.steady) +
                        (restarts ? of_block.restart : 0.0F));
+        accesses.pass(next, i);
         for (std::size_t n = 0; n < instructions.size(); ++n) {
-            std::uint32_t extra = 0;
-            while (next != slow.end() && next->block < i) ++next;
-            for (auto access = next; access != slow.end() && access->block == i; ++access)
-                if (access->instruction == n) extra = std::max(extra, access->cycles);
+            const SlowAccess* const access = accesses.of(next, i, n);
             const bool last = n + 1 == instructions.size();
-            left = pipeline.execute(instructions[n], extra, !last || foreseen[i] != 0);
+            left = pipeline.execute(instructions[n], access != nullptr ? access->cycles : 0,
+                                    access != nullptr ? accesses.arrives(*access) : 0,
+                                    !last || foreseen[i] != 0);
             if (++executed == filling) filled = left;
         }
+        if (foreseen[i] == 0)
+            follow_wrong_path(pipeline, code, blocks, foreseen, i, next, accesses);
         end = code.address[blocks[i]] + code.bytes[blocks[i]];
     }
     if (executed == filling) return static_cast<double>(left);

@@ -6,8 +6,9 @@
 // with its address from the one before, takes the sum of their latencies, and loads that do not
 // depend on each other overlap as far as the window reaches and `outstanding` misses allow. After a
 // branch that was not foreseen nothing is dispatched until it has been executed and
-// `mispredict_cycles` have passed. (The pipeline of llvm-mca and of uiCA, with samples of a run in
-// place of one loop: Abel, Reineke: uiCA, ICS 2022.)
+// `mispredict_cycles` have passed; but lines are fetched meanwhile (wrong_paths.hpp). (The pipeline
+// of llvm-mca and of uiCA, with samples of a run in place of one loop: Abel, Reineke: uiCA, ICS
+// 2022.)
 #pragma once
 
 #include <array>

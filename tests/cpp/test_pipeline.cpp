@@ -178,6 +178,41 @@ TEST_CASE("pipeline: a branch that was not foreseen waits for the load that it d
     CHECK(not_seen >= 1000.0 * (shape.load_cycles + shape.mispredict_cycles));
 }
 
+TEST_CASE("pipeline: a wrong path fetches lines that the right one has, too") {
+    CodeInstruction branch = add(2, 0);
+    branch.operation = Operation::branch;
+    branch.branch = BranchKind::conditional;
+    // A loop with `if (a[i]) ... else ...`, whose outcome is as good as random.
+    const auto takes = [&](const std::vector<CodeInstruction>& each,
+                           const std::vector<CodeInstruction>& taken,
+                           const std::vector<CodeInstruction>& other) {
+        const Code code = code_of({each, taken, other});
+        std::mt19937_64 random(1);
+        std::vector<std::uint32_t> blocks;
+        std::vector<std::uint8_t> foreseen;
+        std::vector<SlowAccess> slow;
+        for (std::size_t i = 0; i < 1000; ++i) {
+            slow.push_back({blocks.size(), 0, 300});
+            blocks.insert(blocks.end(), {0, random() % 2 == 0 ? 1u : 2u});
+            foreseen.insert(foreseen.end(), {static_cast<std::uint8_t>(i % 2), 1});
+        }
+        PipelineShape shape = small_shape();
+        shape.outstanding = 64;
+        return pipeline_cycles(code, blocks, foreseen, {}, slow, shape);
+    };
+    constexpr std::uint8_t index = 3;
+    CodeInstruction next = add(index, index), back = next;
+    next.constant = 4, back.constant = -4;
+    const CodeInstruction nothing_else;
+    // Else each of the 500 wrong guesses would wait for its line.
+    constexpr double waiting = 500 * 304;
+    const std::vector<CodeInstruction> each{load(index, 2), branch};
+    CHECK(takes({load(index, 2), next, branch}, {add(4, 4)}, {nothing_else}) < 0.3 * waiting);
+    CHECK(takes(each, {next}, {nothing_else, next}) < 0.3 * waiting);
+    CHECK(takes(each, {next}, {back}) > 0.9 * waiting);  // the paths load from different places
+    CHECK(takes({load(2, 2), branch}, {next}, {next}) > 2 * 0.9 * waiting);  // and here in a chain
+}
+
 TEST_CASE("pipeline: a load takes over what a store to the same address left") {
     CodeInstruction count;
     count.load = count.store = Access::integer;
