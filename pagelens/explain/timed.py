@@ -194,8 +194,12 @@ def _of_kernel(timed: TimedRecord) -> list[str]:
 
 
 def _of_others(timed: TimedRecord) -> list[str]:
-    """Say what else ran while a program of one thread was timed, which its processor time has in part."""
-    if (timed.others_share or 0.0) <= _MUCH:
+    """Say what else ran while a program of one thread was timed, which its processor time has in part.
+
+    That makes the program slower, so it explains no modelled time that is too long.
+    """
+    compared = _compared(timed)
+    if (timed.others_share or 0.0) <= _MUCH or compared.modelled > median(compared.measured):
         return []
     return [
         f"Other programs used {timed.others_share:.0%} of the processor meanwhile. They share caches and "

@@ -83,6 +83,7 @@ def test_processor_time_beside_other_programs_is_compared_and_they_are_named() -
     _, others = far_off(busy, 1.0)
     assert others.startswith("Other programs used 38% of the processor meanwhile.")
     assert len(far_off(busy.model_copy(update={"others_share": 0.02}), 1.0)) == 1
+    assert len(far_off(timed(9.0).model_copy(update={"others_share": 0.38}), 1.0)) == 1  # too long as it is
 
 
 def test_the_kernels_part_is_not_compared_with_the_programs() -> None:
