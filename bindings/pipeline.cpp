@@ -87,7 +87,7 @@ void check(const Code& code, const Blocks& samples) {
 }  // namespace
 
 void register_pipeline(nb::module_& m) {
-    nb::class_<Code>(m, "Code", "Decoded blocks of instructions (core/machine/pipeline.hpp).")
+    nb::class_<Code>(m, "Code", "Decoded blocks of instructions (core/machine/code.hpp).")
         .def(
             "__init__",
             [](Code* code, const OpTable& table, const Input<std::uint64_t>& begin,

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "core/machine/pipeline.hpp"
+#include "core/machine/code.hpp"
 
 namespace pagelens {
 

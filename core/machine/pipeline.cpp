@@ -5,6 +5,7 @@
 #include <functional>
 #include <queue>
 #include <unordered_map>
+#include <vector>
 
 #include "core/machine/wrong_paths.hpp"
 

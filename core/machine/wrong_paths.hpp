@@ -17,7 +17,7 @@
 #include <optional>
 #include <span>
 
-#include "core/machine/pipeline.hpp"
+#include "core/machine/code.hpp"
 
 namespace pagelens {
 
