@@ -418,12 +418,10 @@ void follow_wrong_path(Pipeline& pipeline, const Code& code, std::span<const std
         const auto instructions = code.block(blocks[to]);
         for (std::size_t n = 0; n < instructions.size() && ahead.goes_on(); ++n) {
             const SlowAccess* const access = slow.of(next, to, n);
-            if (access == nullptr)
-                ahead.execute(instructions[n], 0, 0);
-            else if (Cycle& arrives = slow.arrives(*access); arrives == 0)
-                arrives = ahead.execute(instructions[n], access->cycles, 0);
-            else
-                ahead.execute(instructions[n], access->cycles, arrives);
+            Cycle none = 0;
+            Cycle& arrives = access != nullptr ? slow.arrives(*access) : none;
+            const std::uint32_t extra = access != nullptr ? access->cycles : 0;
+            arrives = std::max(arrives, ahead.execute(instructions[n], extra, arrives));
         }
         guesses_right = foreseen[to] != 0;
         i = to;

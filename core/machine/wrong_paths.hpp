@@ -1,4 +1,4 @@
-// Where the path on which a core goes on after a wrong guess of a branch meets the right one.
+// Finds where the path that a core follows after a wrong guess of a branch meets the right one.
 //
 // Until the branch is executed, the core executes what it guessed. If both paths of the branch meet
 // soon, as those around an `if` and at the end of an inner loop do, it then executes the right

@@ -119,7 +119,7 @@ class Intervals:
         paired = self._gain_of(before, after, quantile, both)
         if len(self.times[before]) == len(self.times[after]) or quantile != 0.5:
             return paired
-        apart = self._gain_apart(before, after, quantile)
+        apart = self._gain_apart(before, after)
         return paired if paired.width < SURER * apart.width else apart
 
     def by_stretches(self, policy: str) -> float:
@@ -157,15 +157,15 @@ class Intervals:
 
         return figure
 
-    def _gain_apart(self, before: str, after: str, quantile: float) -> Interval:
-        """Return the gain over all nodes of each policy, whatever the other has."""
-        x, y = (self._of_nodes(self.times[policy], quantile) for policy in (before, after))
+    def _gain_apart(self, before: str, after: str) -> Interval:
+        """Return the gain in the median over all nodes of each policy, whatever the other has."""
+        x, y = (self._of_nodes(self.times[policy], 0.5) for policy in (before, after))
         value = x.value / y.value
         below = np.hypot(np.log(x.value / x.low), np.log(y.high / y.value))
         above = np.hypot(np.log(x.high / x.value), np.log(y.value / y.low))
         return self._widened(
             Interval(value, float(value * np.exp(-below)), float(value * np.exp(above))),
-            lambda times: float(np.quantile(times[before], quantile) / np.quantile(times[after], quantile)),
+            lambda times: float(np.median(times[before]) / np.median(times[after])),
         )
 
     def _widened(self, of_nodes: Interval, figure: Figure) -> Interval:

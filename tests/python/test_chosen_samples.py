@@ -1,4 +1,4 @@
-"""Which samples the core model follows: what is expected of them is what the run has."""
+"""The samples that the core model follows have on average what the run has."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ def drawn(random: np.random.Generator, instructions: int, thread: int = 0) -> li
 @pytest.mark.parametrize("steps", [(MOST,), (FEW,), (MOST, FEW)])
 @pytest.mark.parametrize("period", [INSTRUCTIONS, 1 << 17, 1_000_000])
 def test_the_mean_of_samples_is_that_of_the_run(steps: tuple[int, ...], period: int) -> None:
-    """Of a program that waits for memory in the last twentieth of each period, or of the whole run.
+    """The program waits for memory in the last twentieth of each period, or of the whole run.
 
     The model follows some of the samples, and a few of these again for other values of the machine. A mean is
     a ratio of two estimates, so that of few samples is off by some percent on average.
